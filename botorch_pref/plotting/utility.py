@@ -61,7 +61,8 @@ _YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge
 _CLOSE = 6.0  # points between numbers that bars do not fit into
 _MARGIN, _LOG_MARGIN = 0.5, 1.2  # beside the first and the last whole number
 _LINE_POINTS, _SIDE_POINTS, _SLICE_POINTS = 201, 51, 101
-_CONTOURS = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10])
+_CONTOURS = MaxNLocator(7, steps=[1, 2, 2.5, 5, 10], min_n_ticks=1)
+_SEEN = 0.02  # the least share of a map within a contour, so that it has room for its label
 _SLICE_WIDTH, _MAX_COLUMNS = 2.28, 3  # three panels on a page of 17.4 cm
 _INNER = 0.8  # of the width of a panel, without labels
 
@@ -220,8 +221,10 @@ def _maps(context: _Context) -> Drawing:
         moments, (_UTILITY, _DEVIATION), ("Mean", "Standard deviation"), strict=True
     ):
         values = numbers.reshape(_SIDE_POINTS, _SIDE_POINTS)
-        levels = np.array(_CONTOURS.tick_values(values.min(), values.max()))
-        grid = Grid(x=x, y=y, values=values, colours=colours, levels=levels, hover=hover)
+        ends = float(values.min()), float(values.max())
+        levels = _levels(values)
+        style: dict[str, Any] = {"colours": colours, "levels": levels, "ends": ends}
+        grid = Grid(x=x, y=y, values=values, hover=hover, **style)
         panels.append(
             Panel(
                 marks=[grid, *_items(context)],
@@ -232,6 +235,13 @@ def _maps(context: _Context) -> Drawing:
         )
     title = context.label[0].upper() + context.label[1:]
     return Drawing(panels=panels, columns=2, height=3.1, title=title)
+
+
+def _levels(values: Array) -> Array:
+    """Round numbers for the contours of a map, none of them about a point."""
+    levels = np.array(_CONTOURS.tick_values(values.min(), values.max()))
+    above = (values > levels[:, None, None]).mean((-1, -2))
+    return levels[(above > _SEEN) & (above < 1.0 - _SEEN)]
 
 
 def _slices(context: _Context) -> Drawing:

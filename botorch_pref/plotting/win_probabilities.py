@@ -41,7 +41,7 @@ from botorch_pref.study.dimensions import Dimension
 # Blue is darker than orange, so that wins and losses differ in grey as well.
 _COLOURS = (ORANGE, "#FFFFFF", BLUE)
 _SHORT = 6  # letters of a name that fits above a column
-_LETTER = 0.05  # inches
+_LETTER = 0.056  # inches
 _LINE = 24  # letters of a line beside a row
 
 

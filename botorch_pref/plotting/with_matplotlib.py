@@ -136,7 +136,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     if panel.title:
         heading(axes, panel.title)
     for mark in panel.marks:
-        if isinstance(mark, Grid) and mark.levels is not None:
+        if isinstance(mark, Grid) and mark.levels is not None and len(mark.levels):
             _draw_contours(axes, mark, mark.levels)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from botorch_pref.plotting.drawing import (
+    LIGHT_GREY,
     Axis,
     Band,
     Curve,
@@ -62,7 +63,7 @@ def render(drawing: Drawing) -> Any:
         rows,
         columns,
         subplot_titles=[_html(panel.title) for panel in drawing.panels],
-        horizontal_spacing=(0.5 if is_map else 0.25) / (columns + 1),
+        horizontal_spacing=(0.66 if is_map else 0.25) / (columns + 1),
         vertical_spacing=0.3 / rows,
     )
     seen: set[str] = set()
@@ -79,7 +80,7 @@ def render(drawing: Drawing) -> Any:
                 if isinstance(trace, go.Contour):
                     end = next(figure.select_xaxes(**place)).domain[1]
                     middle = sum(next(figure.select_yaxes(**place)).domain) / 2.0
-                    trace.colorbar.update(x=end + 0.01, y=middle, len=1.0 / rows)
+                    trace.colorbar.update(x=end + 0.01, y=middle, len=1.0 / rows, thickness=15)
                 figure.add_trace(trace, **place)
             if isinstance(mark, Intervals):
                 for x, note in zip(mark.x.tolist(), mark.notes, strict=False):
@@ -96,8 +97,8 @@ def render(drawing: Drawing) -> Any:
             figure.update_yaxes(scaleanchor=anchor, **place)
             for update in (figure.update_xaxes, figure.update_yaxes):
                 update(constrain="domain", showgrid=False, **place)
-    lines = max(panel.title.count("\n") for panel in drawing.panels)
-    top = _LINE * (2.5 + lines + 1.5 * bool(drawing.title))
+    lines = max(len(panel.title.splitlines()) for panel in drawing.panels)
+    top = _LINE * (1.5 + lines + 1.5 * bool(drawing.title))
     figure.for_each_annotation(
         lambda one: one.update(font_size=_FONT + 1) if one.yref == "paper" else None
     )
@@ -109,7 +110,7 @@ def render(drawing: Drawing) -> Any:
         title={"text": _html(drawing.title), "x": 0.01, "yref": "container", "y": 0.98},
         margin={"l": 60, "r": 30, "t": top, "b": 60 + _LEGEND * bool(seen - {""})},
         legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "x": 0.0},
-        legend_title_text=_html(drawing.legend_title),
+        legend_title={"text": _html(drawing.legend_title), "font": {"size": _FONT}},
         hovermode="closest",
     )
     return figure
@@ -209,9 +210,11 @@ def _scale(mark: Grid) -> dict[str, Any]:
 def _map(mark: Grid) -> Any:
     levels = mark.levels
     assert levels is not None
-    size = float(levels[1] - levels[0])
-    contours = {"coloring": "heatmap", "showlabels": True, "labelfont": {"size": _FONT - 2}}
-    contours |= {"start": float(levels[0]), "end": float(levels[-1]), "size": size}
+    contours: dict[str, Any] = {"coloring": "heatmap", "showlines": len(levels) > 0}
+    contours |= {"showlabels": len(levels) > 0, "labelfont": {"size": _FONT - 2}}
+    if len(levels):
+        size = float(levels[1] - levels[0]) if len(levels) > 1 else 1.0
+        contours |= {"start": float(levels[0]), "end": float(levels[-1]), "size": size}
     line = {"color": "black", "width": 1.0}
     return go.Contour(contours=contours, line=line, **_scale(mark))
 
@@ -232,6 +235,7 @@ def _axis(axis: Axis, length: float) -> dict[str, Any]:
     text = wrapped(axis.label, length, 72.0 * _FONT / _PIXELS)
     options: dict[str, Any] = {"title": {"text": _html(text), "font": {"size": _FONT}}}
     options |= {"automargin": True, "zeroline": False}
+    options |= {"ticks": "outside", "ticklen": 5, "tickcolor": LIGHT_GREY}
     if axis.log:
         options["type"] = "log"
         options["dtick"] = "D2" if upper is not None and lower and upper / lower < 100 else 1
