@@ -22,18 +22,7 @@ from botorch_pref.models import cross_validation as validation
 from botorch_pref.models import fully_bayesian as sampling
 from botorch_pref.progress import notice, progress_bar, quiet, tracked
 from tests.models.common import make_duels
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal in the place of standard error, called in a test: pytest sets it before."""
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    return terminal
+from tests.terminal import Terminal, on_terminal
 
 
 def last_line(terminal: Terminal) -> str:
