@@ -6,6 +6,9 @@ it is asked for::
 
     with botorch.settings.log_level(logging.INFO):
         table = run_experiment(...)
+
+A fit of one model is BoTorch's own loop, which calls
+``fit_gpytorch_mll(mll, optimizer_kwargs={"callback": callback})`` after each of its steps.
 """
 
 from __future__ import annotations
