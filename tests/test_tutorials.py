@@ -31,7 +31,7 @@ def text(output: dict[str, Any]) -> str:
 
 def test_they_are_numbered_and_in_the_readme() -> None:
     names = [path.name for path in NOTEBOOKS]
-    assert [name[:3] for name in names] == [f"{i:02d}_" for i in range(1, 12)]
+    assert [name[:3] for name in names] == [f"{i:02d}_" for i in range(1, 13)]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert all(f"](tutorials/{name})" in readme for name in names)
 
