@@ -17,7 +17,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from multiprocessing import current_process
 from threading import Timer
 from typing import Any, TypeVar
 
@@ -30,17 +30,19 @@ T = TypeVar("T")
 # BoTorch's own, by its name: this module is imported before help is printed, BoTorch takes long.
 _LOGGER = logging.getLogger("botorch")
 _LOG_INTERVAL = 30.0  # seconds
-_is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
+_is_quiet = False  # of all threads
 
 
 @contextmanager
 def quiet(is_quiet: bool = True) -> Iterator[None]:
     """Show and log no progress while the block runs."""
-    token = _is_quiet.set(is_quiet or _is_quiet.get())
+    global _is_quiet
+    before = _is_quiet
+    _is_quiet = is_quiet or before
     try:
         yield
     finally:
-        _is_quiet.reset(token)
+        _is_quiet = before
 
 
 @contextmanager
@@ -65,7 +67,7 @@ def progress_bar(
             default it is there at once, and stays.
     """
     is_seen = _is_seen()
-    if _is_quiet.get() or not show or not (is_seen or _LOGGER.isEnabledFor(logging.INFO)):
+    if _is_quiet or not show or not (is_seen or _LOGGER.isEnabledFor(logging.INFO)):
         yield tqdm(disable=True)
         return
     with tqdm(
@@ -103,7 +105,7 @@ def tracked(
 @contextmanager
 def notice(text: str) -> Iterator[None]:
     """A line on a terminal while the block runs; nothing where standard error is no terminal."""
-    is_seen = not _is_quiet.get() and sys.stderr is not None and sys.stderr.isatty()
+    is_seen = not _is_quiet and sys.stderr is not None and sys.stderr.isatty()
     if is_seen:
         print(text, end="", file=sys.stderr, flush=True)
     try:
@@ -114,8 +116,11 @@ def notice(text: str) -> Iterator[None]:
 
 
 def _is_seen() -> bool:
-    """Whether a person sees what is written on standard error now."""
-    if sys.stderr is None:  # closed, as in the background
+    """Whether a person sees what is written on standard error now.
+
+    One process has bars: those of its workers would write over each other.
+    """
+    if sys.stderr is None or current_process().name != "MainProcess":  # None in the background
         return False
     return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
 

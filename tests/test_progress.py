@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
+import os
+import pty
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -120,3 +123,31 @@ def test_what_takes_long_in_the_library(monkeypatch: pytest.MonkeyPatch) -> None
         botorch.fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
     assert "sampling hyperparameters: 100%" in last_line(terminal)
     assert "4/4" in last_line(terminal)
+
+
+def test_workers_have_no_bars() -> None:
+    """They share the terminal of the process that started them."""
+    code = (
+        "import joblib, pty, sys\n"
+        "from botorch_pref.progress import tracked\n"
+        "def work(name): return [*tracked('ab', name, 2)]\n"
+        "if __name__ == '__main__':\n"
+        "    jobs = (joblib.delayed(work)('inner') for _ in range(2))\n"
+        "    found = joblib.Parallel(2, return_as='generator')(jobs)\n"
+        "    print([*tracked(found, 'outer', 2)])\n"
+    )
+    ours, theirs = pty.openpty()
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, "TQDM_NCOLS": "80"},  # this terminal has no width
+    )
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert ran.stdout == "[['a', 'b'], ['a', 'b']]\n"
+    assert "outer: 100%" in shown
+    assert "inner" not in shown

@@ -240,10 +240,10 @@ def _query_texts(table: pd.DataFrame, which: Sequence[str] | None = None) -> pd.
             item = found["which"]
             is_shown = item != "recommended" if which is None else item in which
             if is_shown and pd.notna(row[name]):
-                items.setdefault(item, []).append(f"{found['name']}: {number_text(row[name])}")
+                items.setdefault(item, []).append(f"{found['name']} = {number_text(row[name])}")
         kind = "recommended after" if which else row.get("kind", "duel")
         lines = [f"{kind} {row['step']}"]
-        lines += [f"{item}  {', '.join(values)}" for item, values in items.items()]
+        lines += [f"{item}: {', '.join(values)}" for item, values in items.items()]
         numbers = {name: row[name] for name in shown if name in table and pd.notna(row[name])}
         lines += [f"{name.replace('_', ' ')}: {number_text(x)}" for name, x in numbers.items()]
         texts.append("\n".join(lines))

@@ -219,10 +219,10 @@ def test_an_item_is_told() -> None:
     assert f"a: {a}<br>b: {b}" in matrix.hovertext[0][1]
     assert figure.layout.yaxis.title.text.replace("<br>", " ").startswith("utility minus that")
     regret = PLOTS["regret"](backend="plotly")
-    expected = "duel 2<br>first  x1: 0.5<br>second  x1: 0.125<br>answer: 0<br>dueling regret: 0.2"
+    expected = "duel 2<br>first: x1 = 0.5<br>second: x1 = 0.125<br>answer: 0<br>dueling regret: 0.2"
     assert hovers(regret, "a duel")[1] == expected
     recommended = next(trace for trace in regret.data if trace.xaxis == "x3").hovertext
-    assert "recommended  x1: 0.625" in recommended[-1]
+    assert "recommended: x1 = 0.625" in recommended[-1]
     # What stands in a table is text, not HTML.
     assert PLOTS["ranking"](backend="plotly").layout.yaxis.ticktext[0] == "&lt;b&gt;Ann"
 
