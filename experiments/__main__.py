@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from botorch_pref.cli.parser import INTERRUPTED, UsageError
+from botorch_pref.progress import notice, quiet
 
 # Each is a module with its own options and a function `main`.
 MEASUREMENTS = {
@@ -31,15 +32,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """List the experiments, or run one."""
     name, *arguments = (sys.argv[1:] if argv is None else argv) or [""]
     try:
-        if name in ("", "-h", "--help"):
-            print(_listing())
-            return 0
-        if name in MEASUREMENTS:
-            status: int = import_module(f"experiments.{MEASUREMENTS[name][0]}").main(arguments)
+        with quiet("--quiet" in arguments):
+            module = MEASUREMENTS.get(name, ("run", ""))[0]
+            with notice("starting ..."):
+                found = import_module(f"experiments.{module}")
+            if name in ("", "-h", "--help"):
+                print(_listing())
+                return 0
+            status: int = (
+                found.main(arguments) if name in MEASUREMENTS else found.run(name, arguments)
+            )
             return status
-        from experiments.run import run
-
-        return run(name, arguments)
     except UsageError as error:
         message = " ".join(str(error).split())
         print(f"python -m experiments {name}: error: {message}", file=sys.stderr)

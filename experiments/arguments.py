@@ -19,6 +19,8 @@ class Parser(cli.Parser):
 
     def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
         super().__init__(prog=f"python -m {prog}", description=description, epilog=epilog)
+        # `experiments.__main__` heeds it.
+        self.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def jobs(text: str) -> int:

@@ -14,6 +14,7 @@ from typing import Any, cast, get_args
 from botorch_pref.cli.parser import INTERRUPTED, UsageError, count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.inference.finite import Regularizer
+from botorch_pref.progress import notice
 from botorch_pref.runner.store import CHECKSUMS, MANIFEST
 from experiments.arguments import RESULTS, Parser, jobs, positive, writable_folder
 from experiments.experiment import Experiment, RegretExperiment
@@ -63,10 +64,11 @@ def run(name: str, argv: Sequence[str]) -> int:
         return INTERRUPTED
     except UnsupportedError as error:
         raise UsageError(f"{error} Give another --out, or --fresh.") from error
-    measures = experiment.measures(table)
-    text = report(experiment, measures)
     try:
-        paths = save(experiment, table, measures, folder, text)
+        with notice("summing up ..."):
+            measures = experiment.measures(table)
+            text = report(experiment, measures)
+            paths = save(experiment, table, measures, folder, text)
     except OSError as error:
         raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
     print(text)
@@ -143,7 +145,6 @@ def _parser(experiment: Experiment) -> Parser:
         action="store_true",
         help="run everything again, rather than going on with the runs in the folder",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 
 

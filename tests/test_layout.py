@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 # Lowest first; a module may import from its own layer and from those before it.
 LAYERS = (
-    ("exceptions", "randomness"),
+    ("exceptions", "randomness", "progress"),
     ("likelihoods",),
     ("queries", "data"),
     ("inference", "likelihood_ratio", "kernels"),

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "tutorials").glob("*.ipynb"))
+LONGEST = 45  # lines of code in a section
 # What an execution on somebody's machine leaves behind.
 NOISE = re.compile(r"/home/|/tmp/|/root/|site-packages|Warning|\d+%\|")
 
@@ -30,7 +31,7 @@ def text(output: dict[str, Any]) -> str:
 
 def test_they_are_numbered_and_in_the_readme() -> None:
     names = [path.name for path in NOTEBOOKS]
-    assert [name[:3] for name in names] == [f"{i:02d}_" for i in range(1, 12)]
+    assert [name[:3] for name in names] == [f"{i:02d}_" for i in range(1, 13)]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert all(f"](tutorials/{name})" in readme for name in names)
 
@@ -64,3 +65,24 @@ def test_a_notebook_says_what_it_should(path: Path) -> None:
     assert 'os.environ.get("SMOKE_TEST")' in code[0]
     links = re.findall(r"\]\(([^)\s]+)\)", "\n".join(prose))
     assert all("://" in link or (path.parent / link).exists() for link in links)
+
+
+@each
+def test_a_notebook_answers_a_question(path: Path) -> None:
+    prose = [*map(source, cells(path, "markdown"))]
+    assert "?" in prose[0]
+    last = json.loads(path.read_text(encoding="utf-8"))["cells"][-1]
+    assert re.findall(r"^## .*", source(last), re.MULTILINE)[-1:] == ["## The answer"]
+
+
+@each
+def test_no_section_is_long(path: Path) -> None:
+    lines, heading = {"": 0}, ""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            lines[heading] += source(cell).count("\n") + 1
+        for found in re.findall(r"^#.*", source(cell), re.MULTILINE):
+            if cell["cell_type"] == "markdown":
+                heading = found
+                lines[heading] = 0
+    assert {name: number for name, number in lines.items() if number > LONGEST} == {}

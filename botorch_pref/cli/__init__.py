@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from botorch_pref import __version__
-from botorch_pref.cli.parser import INTERRUPTED, Parser, UsageError, count, notice, seed
+from botorch_pref.cli.parser import INTERRUPTED, Parser, UsageError, count, seed
+from botorch_pref.progress import notice, quiet
 
 __all__ = ["main"]
 
@@ -106,13 +107,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_serve(commands)
     _add_advise(commands)
     _add_rank(commands)
+    for command in commands.choices.values():
+        command.add_argument("--quiet", action="store_true", help="show no progress")
     args = parser.parse_args(argv)
     if wrong := [name for name, value in vars(args).items() if value == []]:
         parser.error(f"argument --{wrong[0]}: '--' is no value")  # which argparse drops
     try:
-        with notice("starting ..."):
-            module = import_module(f"{__name__}.{_MODULES.get(args.command, 'session')}")
-        status: int = getattr(module, args.command)(args)
+        with quiet(args.quiet):
+            with notice("starting ..."):
+                module = import_module(f"{__name__}.{_MODULES.get(args.command, 'session')}")
+            status: int = getattr(module, args.command)(args)
     except UsageError as error:
         message = " ".join(str(error).split())
         parser.exit(2, f"{parser.prog} {args.command}: error: {message}\n")
@@ -159,7 +163,6 @@ def _add_run(commands: Any) -> None:
         help="folder for history.csv and regret.png, which are replaced if they are there; "
         "default: botorch_pref_runs/PROBLEM-STRATEGY-seedN",
     )
-    run.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def _add_serve(commands: Any) -> None:

@@ -6,9 +6,7 @@ Nothing here takes long to import: help is immediate.
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 INTERRUPTED = 130
@@ -17,19 +15,6 @@ INTERRUPTED = 130
 
 class UsageError(Exception):
     """What cannot be done as asked: one line on standard error, exit status 2."""
-
-
-@contextmanager
-def notice(text: str) -> Iterator[None]:
-    """A line on a terminal while the block runs; nothing where standard error is no terminal."""
-    is_seen = sys.stderr is not None and sys.stderr.isatty()
-    if is_seen:
-        print(text, end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if is_seen:
-            print(f"\r{' ' * len(text)}\r", end="", file=sys.stderr, flush=True)
 
 
 class Parser(argparse.ArgumentParser):

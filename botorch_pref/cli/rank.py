@@ -8,10 +8,11 @@ import torch
 from botorch.exceptions.errors import BotorchError
 
 from botorch_pref.cli.domain import read_table
-from botorch_pref.cli.parser import UsageError, notice
+from botorch_pref.cli.parser import UsageError
 from botorch_pref.models.leaderboard import Leaderboard
+from botorch_pref.plotting.drawing import save_figure
 from botorch_pref.plotting.ranking import plot_ranking
-from botorch_pref.plotting.style import save_figure
+from botorch_pref.progress import notice
 
 _PEOPLE = 10  # annotators in a report
 
@@ -39,7 +40,9 @@ def rank(args: argparse.Namespace) -> int:
         print(known.head(_PEOPLE).round(2).to_string())
     path = args.duels.with_name(args.duels.name + ".png")
     try:
-        print(f"\nplot: {save_figure(plot_ranking(board.table), path)}")
+        with notice("drawing ..."):
+            saved = save_figure(plot_ranking(board.table), path)
+        print(f"\nplot: {saved}")
     except OSError as error:
         raise UsageError(f"cannot write to {str(path)!r}: {error.strerror}") from error
     return 0

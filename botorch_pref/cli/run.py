@@ -13,13 +13,14 @@ from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
 from botorch_pref.cli.parser import INTERRUPTED, UsageError
+from botorch_pref.plotting.drawing import save_figure
 from botorch_pref.plotting.regret import plot_regret
-from botorch_pref.plotting.style import save_figure
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.catalyst import Catalyst
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.problems.registry import get_problem
 from botorch_pref.problems.synthetic import SyntheticProblem
+from botorch_pref.progress import notice, tracked
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.simulation import History, random_play, seeds_of_run, simulate
@@ -40,15 +41,16 @@ def run(args: argparse.Namespace) -> int:
     args.strategy = args.strategy or DEFAULT_STRATEGY
     judge_seed, strategy_seed = seeds_of_run(args.seed)
     try:
-        problem = get_problem(args.problem, **({} if args.dim is None else {"dim": args.dim}))
-        random_play(problem)  # which fails if the maximum is not known
-        strategy = get_strategy(
-            args.strategy,
-            problem.space,
-            seed=strategy_seed,
-            horizon=args.horizon,
-            preset=args.preset,
-        )
+        with notice("starting ..."):
+            problem = get_problem(args.problem, **({} if args.dim is None else {"dim": args.dim}))
+            random_regret = random_play(problem)  # which fails if the maximum is not known
+            strategy = get_strategy(
+                args.strategy,
+                problem.space,
+                seed=strategy_seed,
+                horizon=args.horizon,
+                preset=args.preset,
+            )
     except (BotorchError, ValueError) as error:
         raise UsageError(str(error)) from error
     folder = _writable_folder(args)
@@ -57,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
         problem,
         LogisticJudge(problem, seed=judge_seed),
         args.horizon,
-        progress=not args.quiet,
         interruptible=True,
+        random_regret=random_regret,
         name=args.strategy,
     )
     if not history.num_duels:
@@ -71,8 +73,9 @@ def run(args: argparse.Namespace) -> int:
         table = folder / _HISTORY
         with replacing(table) as temporary:
             history.table.to_csv(temporary, index=False)
-        figure = plot_regret(history, title=title, utility_unit=unit, utility_scale=scale)
-        plot = save_figure(figure, folder / _PLOT)
+        with notice("drawing ..."):
+            figure = plot_regret(history, title=title, utility_unit=unit, utility_scale=scale)
+            plot = save_figure(figure, folder / _PLOT)
     except OSError as error:
         raise UsageError(f"cannot write to {str(folder)!r}: {error.strerror}") from error
     if history.num_duels < history.horizon:
@@ -154,7 +157,7 @@ def _report(
 def _random_pairs(history: History, problem: PreferenceProblem, seed: int) -> str:
     """What the same number of random duels leads to."""
     found = []
-    for run in range(_RANDOM_RUNS):
+    for run in tracked(range(_RANDOM_RUNS), "random pairs", _RANDOM_RUNS, unit="run", delay=1.0):
         judge_seed, strategy_seed = seeds_of_run(derive_seed(seed, "random pairs", run))
         random = simulate(
             RandomPairs(space=problem.space, seed=strategy_seed),

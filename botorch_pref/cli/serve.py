@@ -9,14 +9,16 @@ from botorch.exceptions.errors import BotorchError
 from botorch_pref.cli.domain import read_choices
 from botorch_pref.cli.parser import UsageError
 from botorch_pref.cli.session import Ask
+from botorch_pref.progress import notice
 
 
 def serve(args: argparse.Namespace) -> int:
     """Serve a study until Ctrl-C."""
     try:
-        import uvicorn
+        with notice("starting ..."):
+            import uvicorn
 
-        from botorch_pref.serve import create_app
+            from botorch_pref.serve import create_app
     except ImportError as error:
         raise UsageError(
             f"{error.name} is not installed: pip install 'botorch-pref[serve]'"

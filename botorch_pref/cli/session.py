@@ -17,10 +17,11 @@ from botorch.exceptions.errors import BotorchError
 from matplotlib.figure import Figure
 
 from botorch_pref.cli.domain import parse_bounds, read_choices
-from botorch_pref.cli.parser import INTERRUPTED, UsageError, notice
+from botorch_pref.cli.parser import INTERRUPTED, UsageError
 from botorch_pref.exceptions import StudyFileWarning, UnsupportedError
-from botorch_pref.plotting.style import save_figure
+from botorch_pref.plotting.drawing import save_figure
 from botorch_pref.plotting.win_probabilities import plot_win_probabilities
+from botorch_pref.progress import notice
 from botorch_pref.queries import Answer, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy, UtilityStrategy
@@ -122,7 +123,8 @@ class Session(ABC):
             )
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always", StudyFileWarning)
-            study = Study.load(args.study, unverified=getattr(args, "unverified", False))
+            with notice("reading ..."):
+                study = Study.load(args.study, unverified=getattr(args, "unverified", False))
         for one in found:
             print(one.message, file=sys.stderr)
         try:
@@ -162,10 +164,12 @@ class Session(ABC):
             if said == "undo" and not len(study.history):
                 print("There is no answer yet that could be taken back.")
             elif said == "undo":
-                study.undo()
+                with notice("thinking ..."):
+                    study.undo()
                 print("The last answer is taken back.")
             elif isinstance(said, str):
-                study.skip(query)
+                with notice("thinking ..."):
+                    study.skip(query)
             else:
                 self.tell(study, query, said)
 
@@ -202,7 +206,8 @@ class _Advise(Session):
         measured = [(query.items, answer) for query, answer in told if query.measures]
         lines = {"recommended item": "none, as no value was given yet"}
         if measured:
-            best = study.strategy.recommend()
+            with notice("thinking ..."):
+                best = study.strategy.recommend()
             own = [f"{value:.6g}" for item, value in measured if torch.equal(item.to(best), best)]
             largest = max(value for _, value in measured)
             lines["recommended item"] = study.describe(best, fine=True)
@@ -278,14 +283,16 @@ class Ask(Session):
         if not study.strategy.num_answers:
             print("Nothing is recommended, as nothing was answered yet.")
             return
-        found = study.recommend()
+        with notice("thinking ..."):
+            found = study.recommend()
         print("\n" + textwrap.fill(f"Recommended: {found.statement}", _WIDTH))
         print(_progress_bar(study, found).strip())
-        if (figure := _figure(study, found)) is None:
-            return
         path = study.path.with_name(study.path.name + ".png")  # no other study has this name
         try:
-            saved = save_figure(figure, path)
+            with notice("drawing ..."):
+                if (figure := _figure(study, found)) is None:
+                    return
+                saved = save_figure(figure, path)
         except OSError as error:
             raise UsageError(f"cannot write to {str(path)!r}: {error.strerror}") from error
         print(f"plot: {saved}")

@@ -37,6 +37,7 @@ from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System, choose_system, keep_pages
 from botorch_pref.kernels.items import dense_covariance
 from botorch_pref.likelihoods import checked_link
+from botorch_pref.progress import tracked
 
 T = TypeVar("T")
 Inference = Literal["laplace", "ep"]
@@ -290,7 +291,8 @@ class LaplaceGP(Model, GP):
         raise AttributeError("custom_fit")
 
     def _fit_elements(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
-        for i in range(len(self.items)):
+        number = len(self.items)
+        for i in tracked(range(number), "fitting", number, unit="model", delay=2.0):
             element = _BatchElement(self, i)
             fit_gpytorch_mll(type(mll)(element.likelihood, element), **kwargs)
             for name, found in element.named_parameters():

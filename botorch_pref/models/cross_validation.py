@@ -13,6 +13,7 @@ from botorch_pref.data.checks import Check, check_count, check_shape, refuse
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.models.preference_gp import PreferenceGP
+from botorch_pref.progress import tracked
 from botorch_pref.randomness import derive_seed
 
 
@@ -130,7 +131,8 @@ def pairwise_cross_validation(
     fold[torch.randperm(size, generator=generator)] = torch.arange(size) % number
     fold = fold.to(data.pairs.device)
     pairs, probability = data.datapoints[data.pairs], torch.empty_like(data.wins)
-    for held in (fold == i for i in range(number)):
+    for i in tracked(range(number), "cross-validation", number, unit="fold", delay=2.0):
+        held = fold == i
         rows = (row[~held] for row in (data.pairs, data.wins, data.count))
         rest = model.with_comparisons(Comparisons.unchecked(data.datapoints, *rows))
         with torch.no_grad():

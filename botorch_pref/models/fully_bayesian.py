@@ -25,6 +25,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.models.base import Inference, num_columns
 from botorch_pref.models.preference_gp import PreferenceGP
+from botorch_pref.progress import tracked
 
 _CANDIDATES_A_SAMPLE = 4  # draws from the prior, of which the chains' starts are chosen
 _SMALLEST_BRACKET = 1e-6
@@ -165,7 +166,8 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         chosen = torch.multinomial((weights - weights.amax()).exp().cpu(), size, replacement=True)
         chosen = chosen.to(like.device)
         state, level = torch.cat(drawn)[chosen], weights[chosen]
-        for _ in range(self.num_steps):
+        steps = range(self.num_steps)
+        for _ in tracked(steps, "sampling hyperparameters", len(steps), unit="step", delay=2.0):
             other, floor = offsets(), level + uniform(size).log()
             angle = 2.0 * torch.pi * uniform(size)
             low, high = angle - 2.0 * torch.pi, angle

@@ -8,13 +8,25 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from botorch_pref.models.cross_validation import Estimate, PairwisePredictions
+from botorch_pref.plotting.drawing import (
+    GREY,
+    NORMAL_95,
+    Axis,
+    Backend,
+    Curve,
+    Drawing,
+    Intervals,
+    Panel,
+    draw,
+)
 from botorch_pref.plotting.posterior import Array, as_array
-from botorch_pref.plotting.style import BLUE, GREY, NORMAL_95, SMALL, heading, legend, new_panels
 
 _BINS = 5  # of probabilities between 1/2 and 1
 
 
-def plot_calibration(predictions: PairwisePredictions) -> Figure:
+def plot_calibration(
+    predictions: PairwisePredictions, *, backend: Backend = "matplotlib"
+) -> Figure | Any:
     r"""How often favourites won, against how often they were predicted to.
 
     The favourite of a pair is the item whose predicted probability is above 1/2, so it does not
@@ -25,25 +37,39 @@ def plot_calibration(predictions: PairwisePredictions) -> Figure:
     Args:
         predictions: Those of answers that the model has not seen; see
             :func:`~botorch_pref.models.pairwise_cross_validation`.
+        backend: ``"plotly"`` for an interactive figure.
+
+    Returns:
+        A matplotlib ``Figure``, or a ``plotly.graph_objects.Figure``.
     """
     predicted, observed, answers = _binned(predictions)
     lower, upper = _wilson_interval(observed, answers)
-    figure, (axes,) = new_panels(1, 1, height=3.0)
-    axes.plot([0.5, 1.0], [0.5, 1.0], color=GREY, ls="--", lw=1.2, label="calibrated")
-    bars: dict[str, Any] = {"ms": 5.0, "lw": 1.2, "capsize": 2.5, "label": "share, 95 % interval"}
-    errors = np.maximum([observed - lower, upper - observed], 0.0)  # against rounding
-    axes.errorbar(predicted, observed, yerr=errors, fmt="o", color=BLUE, **bars)
-    foot = axes.get_xaxis_transform()
-    for x, count in zip(predicted, answers, strict=True):
-        axes.text(x, 0.02, f"n={count:.0f}", transform=foot, ha="center", fontsize=SMALL)
-    axes.set_xlim(0.49, 1.01)
-    axes.set_ylim(min(0.3, float(lower.min()) - 0.12), 1.03)
-    axes.set_xlabel("predicted probability of the favourite")
-    axes.set_ylabel("share that the favourite won")
+    ends = np.array([0.5, 1.0])
+    hover = [
+        f"predicted: {p:.3f}\nwon: {won:.3f} ({low:.3f} to {high:.3f})\nanswers: {count:.0f}"
+        for p, won, low, high, count in zip(predicted, observed, lower, upper, answers, strict=True)
+    ]
+    shares = Intervals(
+        x=predicted,
+        y=observed,
+        lower=lower,
+        upper=upper,
+        name="share, 95 % interval",
+        size=5.0,
+        notes=[f"n={count:.0f}" for count in answers],
+        hover=hover,
+    )
     scores = f"Brier score {_text(predictions.brier_score)}\nLog score "
-    heading(axes, f"{scores}{_text(predictions.log_score)} (a coin: −{np.log(2.0):.3f})")
-    legend(axes, loc="lower right", bbox_to_anchor=(1.0, 0.07))
-    return figure
+    panel = Panel(
+        marks=[Curve(x=ends, y=ends, name="calibrated", colour=GREY, dash=1), shares],
+        x=Axis(label="predicted probability of the favourite", limits=(0.49, 1.01)),
+        y=Axis(
+            label="share that the favourite won",
+            limits=(min(0.3, float(lower.min()) - 0.12), 1.03),
+        ),
+        title=f"{scores}{_text(predictions.log_score)} (a coin: −{np.log(2.0):.3f})",
+    )
+    return draw(Drawing(panels=[panel], height=3.0), backend)
 
 
 def _binned(predictions: PairwisePredictions) -> tuple[Array, Array, Array]:

@@ -5,19 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from botorch.models.model import Model
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.plotting.drawing import (
+    BLUE,
+    COLUMN,
+    GREY,
+    NORMAL_95,
+    VERMILION,
+    Axis,
+    Backend,
+    Band,
+    Curve,
+    Drawing,
+    Grid,
+    Mark,
+    Panel,
+    Points,
+    Segments,
+    Shape,
+    draw,
+    item_texts,
+    named_dimensions,
+    number_text,
+    padded,
+    shortened,
+)
 from botorch_pref.plotting.posterior import (
     Array,
     Moments,
@@ -30,41 +51,20 @@ from botorch_pref.plotting.posterior import (
     like_model,
     utility_moments,
 )
-from botorch_pref.plotting.style import (
-    BLUE,
-    COLUMN,
-    FONT,
-    GREY,
-    NORMAL_95,
-    SMALL,
-    VERMILION,
-    figure_of,
-    heading,
-    legend_below,
-    log_ticks,
-    new_panels,
-    places,
-    whole_ticks,
-    wrapped,
-)
 from botorch_pref.space.search_space import SearchSpace
+from botorch_pref.study.dimensions import Dimension
 
 # From white: black lines and marks are seen on all of it.
-_UTILITY = LinearSegmentedColormap.from_list("utility", ["#FFFFFF", "#8FC1E0", BLUE])
-_DEVIATION = LinearSegmentedColormap.from_list("deviation", ["#FFFFFF", "#F2BE94", VERMILION])
+_UTILITY = ("#FFFFFF", "#8FC1E0", BLUE)
+_DEVIATION = ("#FFFFFF", "#F2BE94", VERMILION)
 _YELLOW = "#F0E442"  # of Okabe and Ito, with a black edge
-# One shade for bars and bands: a figure of both has one legend.
-_BAND: dict[str, Any] = {"color": BLUE, "alpha": 0.3, "label": "95 % band"}
-_MEAN: dict[str, Any] = {"color": BLUE, "label": "mean"}
-# Marks at the edge are seen whole.
-_MARK: dict[str, Any] = {"ms": 4.0, "label": "asked items", "clip_on": False, "zorder": 4}
-_STAR: dict[str, Any] = {"mfc": _YELLOW, "mec": "black", "ms": 9.0, "mew": 0.7}
-_STAR |= {"label": "recommended item", "clip_on": False, "zorder": 5}
 _CLOSE = 6.0  # points between numbers that bars do not fit into
 _MARGIN, _LOG_MARGIN = 0.5, 1.2  # beside the first and the last whole number
 _LINE_POINTS, _SIDE_POINTS, _SLICE_POINTS = 201, 51, 101
-_ROOM = 0.04  # about a label of a contour, as a share of a panel
+_CONTOURS = MaxNLocator(7, steps=[1, 2, 2.5, 5, 10], min_n_ticks=1)
+_SEEN = 0.02  # the least share of a map within a contour, so that it has room for its label
 _SLICE_WIDTH, _MAX_COLUMNS = 2.28, 3  # three panels on a page of 17.4 cm
+_INNER = 0.8  # of the width of a panel, without labels
 
 
 def plot_utility(
@@ -72,9 +72,10 @@ def plot_utility(
     bounds: Tensor | SearchSpace,
     *,
     recommended: Tensor | None = None,
-    names: Sequence[str] | None = None,
+    names: Sequence[str | Dimension] | None = None,
     unit: str | None = None,
-) -> Figure:
+    backend: Backend = "matplotlib",
+) -> Figure | Any:
     r"""The utility of a model and how uncertain it is.
 
     One dimension is drawn as a curve with its pointwise 95 % band, two real ones on linear scales
@@ -93,8 +94,13 @@ def plot_utility(
             logarithmic scales are drawn as such.
         recommended: The ``d``-dim recommended item; by default the one of the asked items whose
             posterior mean is largest.
-        names: The names of the ``d`` dimensions, with their units; ``x1, x2, ...`` if omitted.
+        names: The names of the ``d`` dimensions, with their units, or a study's ``dimensions``,
+            which also name the levels of categories; ``x1, x2, ...`` if omitted.
         unit: The unit of the utility, such as ``"logits"``.
+        backend: ``"plotly"`` for an interactive figure, whose texts tell an item's parameters.
+
+    Returns:
+        A matplotlib ``Figure``, or a ``plotly.graph_objects.Figure``.
 
     Raises:
         ComparisonDataError: If items have a wrong shape or are not finite.
@@ -115,9 +121,6 @@ def plot_utility(
         recommended = checked_items(model, "recommended", recommended, dim)
     elif asked is not None:
         recommended = asked[int(utility_moments(model, asked).mean.argmax())]
-    names = names or [f"x{number}" for number in range(1, dim + 1)]
-    if isinstance(names, str) or len(names) != dim:
-        raise UnsupportedError(f"names must be {dim} names, got {names!r}.")
     relative, label = is_relative(model), "utility"
     if relative:
         known = recommended is not None
@@ -129,14 +132,14 @@ def plot_utility(
         asked=None if asked is None else asked[_inside(asked, box)],
         recommended=recommended,
         reference=recommended if relative else None,
-        names=names,
+        dimensions=named_dimensions(names, dim, space),
         label=label + (f" ({unit})" if unit else ""),
     )
     if dim == 1:
-        return _plot_line(context)
+        return draw(_line(context), backend)
     if dim == 2 and not space.parameters.discrete and not space.parameters.log:
-        return _plot_maps(context)
-    return _plot_slices(context)
+        return draw(_maps(context), backend)
+    return draw(_slices(context), backend)
 
 
 @dataclass
@@ -149,12 +152,21 @@ class _Context:
     asked: Tensor | None
     recommended: Tensor | None
     reference: Tensor | None
-    names: Sequence[str]
+    dimensions: Sequence[Dimension]
     label: str
 
     def moments(self, items: Tensor) -> Moments:
         """Those of the utility, less that of the reference, of ``n x d``-dim items."""
         return utility_moments(self.model, items, self.reference)
+
+    def texts(self, items: Tensor, moments: Moments) -> list[str]:
+        """What items are, and their utilities."""
+        numbers = zip(moments.mean, moments.deviation, strict=True)
+        texts = item_texts(as_array(items), self.dimensions, self.space)
+        return [
+            f"{text}\nmean: {number_text(mean)}\nstandard deviation: {number_text(deviation)}"
+            for text, (mean, deviation) in zip(texts, numbers, strict=True)
+        ]
 
     @property
     def star(self) -> Tensor | None:
@@ -180,166 +192,158 @@ def _inside(items: Tensor, bounds: Tensor) -> Tensor:
     return ((bounds[0] <= items) & (items <= bounds[1])).all(-1)
 
 
-def _plot_line(context: _Context) -> Figure:
-    figure, (axes,) = new_panels(1, 1)
-    _draw_curve(axes, context, 0, context.line(0, _LINE_POINTS).unsqueeze(-1))
+def _line(context: _Context) -> Drawing:
+    curve = _curve(context, 0, context.line(0, _LINE_POINTS).unsqueeze(-1), COLUMN)
+    marks = [*curve.marks]
     if context.asked is not None:
-        marks = as_array(context.asked.squeeze(-1)), context.moments(context.asked).mean
-        axes.plot(*marks, "o", mfc="white", mec=BLUE, mew=0.9, **_MARK)
-    _draw_star(axes, context, 0)
-    axes.set_ylabel(wrapped(context.label, 2.0, FONT))
-    legend_below(figure, axes, 2)
-    return figure
+        moments = context.moments(context.asked)
+        hover = context.texts(context.asked, moments)
+        x = as_array(context.asked.squeeze(-1))
+        style: dict[str, Any] = {"colour": "white", "edge": BLUE, "name": "asked items"}
+        marks.append(Points(x=x, y=moments.mean, hover=hover, **style))
+    y = Axis(label=context.label)
+    return Drawing(panels=[Panel(marks=[*marks, *_star(context, 0)], x=curve.x, y=y)])
 
 
-def _plot_maps(context: _Context) -> Figure:
+def _maps(context: _Context) -> Drawing:
     """Maps of mean and standard deviation, with a line for each of the duels."""
     sides = [context.line(dimension, _SIDE_POINTS) for dimension in range(2)]
     # The first dimension is the abscissa: rows of the image are values of the second.
     mesh = torch.stack(torch.meshgrid(*sides, indexing="xy"), dim=-1)
-    moments = context.moments(mesh.flatten(end_dim=-2))
-    title = context.label[0].upper() + context.label[1:]
-    figure, panels = new_panels(1, 2, height=3.1, title=title, grid=False)
-    for axes, values, colours, name in zip(
-        panels, moments, (_UTILITY, _DEVIATION), ("Mean", "Standard deviation"), strict=True
+    items = mesh.flatten(end_dim=-2)
+    moments = context.moments(items)
+    texts = context.texts(items, moments)
+    hover = [texts[i : i + _SIDE_POINTS] for i in range(0, len(texts), _SIDE_POINTS)]
+    x, y = (as_array(side) for side in sides)
+    (across, upright), (first, second) = context.dimensions, context.bounds.T.tolist()
+    panels = []
+    for numbers, colours, title in zip(
+        moments, (_UTILITY, _DEVIATION), ("Mean", "Standard deviation"), strict=True
     ):
-        lines = _draw_map(axes, sides, values.reshape(_SIDE_POINTS, _SIDE_POINTS), colours)
-        _draw_items(axes, context)
-        _label_contours(axes, lines)
-        axes.set_xlabel(context.names[0])
-        axes.set_ylabel(context.names[1])
-        heading(axes, name)
-    if context.recommended is not None:
-        legend_below(figure, panels[0], 3)
-    return figure
+        values = numbers.reshape(_SIDE_POINTS, _SIDE_POINTS)
+        ends = float(values.min()), float(values.max())
+        levels = _levels(values)
+        style: dict[str, Any] = {"colours": colours, "levels": levels, "ends": ends}
+        grid = Grid(x=x, y=y, values=values, hover=hover, **style)
+        panels.append(
+            Panel(
+                marks=[grid, *_items(context)],
+                x=Axis(label=across.label, limits=(first[0], first[1])),
+                y=Axis(label=upright.label, limits=(second[0], second[1])),
+                title=title,
+            )
+        )
+    title = context.label[0].upper() + context.label[1:]
+    return Drawing(panels=panels, columns=2, height=3.1, title=title)
 
 
-def _plot_slices(context: _Context) -> Figure:
-    item = context.recommended
+def _levels(values: Array) -> Array:
+    """Round numbers for the contours of a map, none of them about a point."""
+    levels = np.array(_CONTOURS.tick_values(values.min(), values.max()))
+    above = (values > levels[:, None, None]).mean((-1, -2))
+    return levels[(above > _SEEN) & (above < 1.0 - _SEEN)]
+
+
+def _slices(context: _Context) -> Drawing:
+    item, number = context.recommended, len(context.dimensions)
     if item is None:
         raise UnsupportedError("recommended must be given: `model` knows no asked items.")
-    number = len(context.names)
     columns = min(_MAX_COLUMNS, number)
-    figure, panels = new_panels(
-        -(-number // columns),
-        columns,
-        width=_SLICE_WIDTH if columns > 1 else COLUMN,
-        height=1.9,
-        title="Slices through the recommended item",
-        share=True,
-    )
-    for dimension, axes in enumerate(panels[:number]):
+    width = _SLICE_WIDTH if columns > 1 else COLUMN
+    curves = []
+    for dimension in range(number):
         steps = context.line(dimension, _SLICE_POINTS)
         items = item.repeat(len(steps), 1)
         items[:, dimension] = steps
-        _draw_curve(axes, context, dimension, items)
+        curves.append(_curve(context, dimension, items, width))
+    bands = [mark for curve in curves for mark in curve.marks if isinstance(mark, Band)]
+    limits = padded([end for band in bands for end in (band.lower, band.upper)], 0.08)
+    foot = limits[0] + 0.02 * (limits[1] - limits[0])
+    asked: list[str] = []
+    if context.asked is not None:
+        asked = context.texts(context.asked, context.moments(context.asked))
+    panels = []
+    for dimension, curve in enumerate(curves):
+        marks = [*curve.marks]
         if context.asked is not None:
-            foot, x = axes.get_xaxis_transform(), as_array(context.asked[:, dimension])
-            ticks = axes.plot(x, [0.0] * len(x), "|", color=GREY, ms=5.0, mew=0.7, transform=foot)
-            ticks[0].set_label("asked items")
-        _draw_star(axes, context, dimension)
-    for axes in panels[number:]:
-        axes.set_axis_off()
-    label = wrapped(context.label, figure.get_figheight() - 0.7, FONT)
-    figure.supylabel(label, fontsize=FONT)
-    legend_below(figure, panels[0], 4 if columns > 1 else 2)
-    return figure
+            x = as_array(context.asked[:, dimension])
+            style: dict[str, Any] = {"colour": GREY, "marker": "|", "size": 5.0}
+            style |= {"name": "asked items", "hover": asked}
+            marks.append(Points(x=x, y=np.full_like(x, foot), **style))
+        y = Axis(label=context.label, limits=limits)
+        panels.append(Panel(marks=[*marks, *_star(context, dimension)], x=curve.x, y=y))
+    title = "Slices through the recommended item"
+    return Drawing(
+        panels=panels, columns=columns, width=width, height=1.9, title=title, share_y=True
+    )
 
 
-def _draw_curve(axes: Axes, context: _Context, dimension: int, items: Tensor) -> None:
-    """Draw mean and pointwise 95 % band of items that differ in one dimension, in its order.
+class _Curve(NamedTuple):
+    """A mean with its band, and the abscissa of both."""
 
-    Whole numbers have points with bars, or steps where they are too close for bars. Levels of a
-    category, which have no order, never have steps.
+    marks: list[Mark]
+    x: Axis
+
+
+def _curve(context: _Context, dimension: int, items: Tensor, width: float) -> _Curve:
+    """Mean and pointwise 95 % band of items that differ in one dimension, in its order.
+
+    Whole numbers have points with bars, or steps where they are too close for bars on a panel of a
+    width in inches. Levels of a category, which have no order, never have steps.
     """
     x, moments = as_array(items[:, dimension]), context.moments(items)
-    mean, half = moments.mean, NORMAL_95 * moments.deviation
-    ends = mean - half, mean + half
-    parameters = context.space.parameters
+    half = NORMAL_95 * moments.deviation
+    parameters, own = context.space.parameters, context.dimensions[dimension]
     discrete, log = dimension in parameters.discrete, dimension in parameters.log
-    _set_limits(axes, x, log, discrete)
-    gap = float(np.diff(places(axes, x)).min())
-    if discrete and (dimension in parameters.categorical or gap >= _CLOSE):
-        axes.vlines(x, *ends, lw=min(4.0, 0.4 * gap), **_BAND)
-        axes.plot(x, mean, "_", ms=min(9.0, 0.8 * gap), mew=1.5, **_MEAN)
-    else:
-        _set_limits(axes, x, log, False)
-        step: Literal["mid"] | None = "mid" if discrete else None
-        axes.fill_between(x, *ends, lw=0, step=step, **_BAND)
-        style: Literal["steps-mid", "default"] = "steps-mid" if discrete else "default"
-        axes.plot(x, mean, lw=1.5, drawstyle=style, **_MEAN)
+    shape: Shape = "linear"
+    limits = float(x[0]), float(x[-1])
+    if discrete:
+        limits = _beside(x, log)
+        scaled = np.log(x) if log else x
+        ends = np.log(limits) if log else np.array(limits)
+        gap = float(np.diff(scaled).min()) / (ends[1] - ends[0]) * 72.0 * _INNER * width
+        shape = "bars" if dimension in parameters.categorical or gap >= _CLOSE else "mid"
+        if shape == "mid":
+            limits = float(x[0]), float(x[-1])
+    style: dict[str, Any] = {"x": x, "shape": shape}
+    texts = context.texts(items, moments)
+    names = dict(zip(x.tolist(), map(shortened, own.levels), strict=True)) if own.levels else {}
+    return _Curve(
+        [
+            Band(lower=moments.mean - half, upper=moments.mean + half, name="95 % band", **style),
+            Curve(y=moments.mean, name="mean", hover=texts, **style),
+        ],
+        Axis(label=own.label, limits=limits, log=log, whole=discrete, names=names),
+    )
+
+
+def _beside(x: Array, log: bool) -> tuple[float, float]:
+    """A little beside the first and the last number on its scale."""
     if log:
-        log_ticks(axes, discrete)
-    elif discrete:
-        whole_ticks(axes)
-    axes.set_xlabel(context.names[dimension])
+        return float(x[0]) / _LOG_MARGIN, float(x[-1]) * _LOG_MARGIN
+    return float(x[0]) - _MARGIN, float(x[-1]) + _MARGIN
 
 
-def _draw_star(axes: Axes, context: _Context, dimension: int) -> None:
-    if (item := context.star) is not None:
-        place = [float(item[dimension])], context.moments(item.unsqueeze(0)).mean
-        axes.plot(*place, "*", **_STAR)
+def _star(context: _Context, *dimensions: int) -> list[Mark]:
+    """The recommended item, over one dimension or over two."""
+    if (item := context.star) is None:
+        return []
+    moments, place = context.moments(item.unsqueeze(0)), as_array(item)
+    y = moments.mean if len(dimensions) == 1 else place[[dimensions[1]]]
+    style: dict[str, Any] = {"colour": _YELLOW, "edge": "black", "marker": "*", "size": 9.0}
+    texts = context.texts(item.unsqueeze(0), moments)
+    return [Points(x=place[[dimensions[0]]], y=y, name="recommended item", hover=texts, **style)]
 
 
-def _set_limits(axes: Axes, x: Array, log: bool, margin: bool) -> None:
-    """Set limits from the first to the last number on its scale, or a little beside them."""
-    if log:
-        axes.set_xscale("log")
-        factor = _LOG_MARGIN if margin else 1.0
-        axes.set_xlim(x[0] / factor, x[-1] * factor)
-    else:
-        beside = _MARGIN if margin else 0.0
-        axes.set_xlim(x[0] - beside, x[-1] + beside)
-
-
-def _draw_map(
-    axes: Axes, sides: Sequence[Tensor], values: Array, colours: LinearSegmentedColormap
-) -> QuadContourSet:
-    """Draw an image of values on a grid, the first dimension along the rows, with contours."""
-    x, y = (as_array(side) for side in sides)
-    half_x, half_y = (0.5 * (side[1] - side[0]) for side in (x, y))
-    extent = (x[0] - half_x, x[-1] + half_x, y[0] - half_y, y[-1] + half_y)
-    options: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear"}
-    image = axes.imshow(values, cmap=colours, extent=extent, **options)
-    lines = axes.contour(x, y, values, levels=6, colors="black", linewidths=0.6, linestyles="-")
-    axes.set_xlim(x[0], x[-1])
-    axes.set_ylim(y[0], y[-1])
-    bar = figure_of(axes).colorbar(image, ax=axes, pad=0.02)
-    bar.ax.tick_params(labelsize=SMALL)
-    return lines
-
-
-def _label_contours(axes: Axes, lines: QuadContourSet) -> None:
-    """Label contours where they are farthest from marks, labels and sides, if there is room."""
-    lower, upper = np.array([axes.get_xlim(), axes.get_ylim()]).T
-    marks = [line.get_xydata() for line in axes.lines if line.get_marker() != "None"]
-    taken = [(np.asarray(mark) - lower) / (upper - lower) for mark in marks]
-    places = []
-    for line in (np.asarray(path.vertices) for path in lines.get_paths()):
-        if not len(line):
-            continue
-        found = (line - lower) / (upper - lower)
-        room = np.minimum(found, 1.0 - found).min(-1)
-        for others in taken:
-            room = np.minimum(room, np.linalg.norm(found[:, None] - others, axis=-1).min(-1))
-        best = int(room.argmax())
-        if room[best] < _ROOM:
-            continue
-        taken.append(found[best : best + 1])
-        places.append(tuple(line[best].tolist()))
-    style: dict[str, Any] = {"fontsize": SMALL - 1.0, "inline_spacing": 2}
-    axes.clabel(lines, manual=places, fmt=lambda level: f"{level:.3g}".replace("-", "−"), **style)
-
-
-def _draw_items(axes: Axes, context: _Context) -> None:
-    """Draw asked items, a line for each duel, and the recommended item."""
+def _items(context: _Context) -> list[Mark]:
+    """Asked items, a line for each duel, and the recommended item, on a plane."""
+    marks: list[Mark] = []
     pairs = asked_pairs(context.model)
     if pairs is not None and len(pairs):
-        duels = LineCollection([*as_array(pairs)], colors="black", linewidths=0.5, alpha=0.25)
-        duels.set_label("a duel")
-        axes.add_collection(duels, autolim=False)
+        marks.append(Segments(ends=as_array(pairs), name="a duel"))
     if context.asked is not None:
         x, y = as_array(context.asked.T)
-        axes.plot(x, y, "o", mfc="white", mec="black", mew=0.7, **_MARK)
-    if (item := context.star) is not None:
-        axes.plot(*as_array(item.unsqueeze(-1)), "*", **_STAR)
+        hover = context.texts(context.asked, context.moments(context.asked))
+        style: dict[str, Any] = {"colour": "white", "edge": "black", "name": "asked items"}
+        marks.append(Points(x=x, y=y, hover=hover, **style))
+    return [*marks, *_star(context, 0, 1)]

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from botorch.models.model import Model
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from scipy.special import ndtr
 from torch import Tensor
@@ -18,6 +16,19 @@ from torch import Tensor
 from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.models.preference_gp import PreferenceGP
+from botorch_pref.plotting.drawing import (
+    BLUE,
+    COLUMN,
+    ORANGE,
+    Axis,
+    Backend,
+    Drawing,
+    Grid,
+    Panel,
+    draw,
+    item_texts,
+    named_dimensions,
+)
 from botorch_pref.plotting.posterior import (
     Array,
     as_array,
@@ -25,25 +36,12 @@ from botorch_pref.plotting.posterior import (
     checked_items,
     utility_moments,
 )
-from botorch_pref.plotting.style import (
-    BETWEEN,
-    BLUE,
-    COLUMN,
-    LEADING,
-    ORANGE,
-    SMALL,
-    escaped,
-    figure_of,
-    heading,
-    label_size,
-    new_panels,
-    text_width,
-)
+from botorch_pref.study.dimensions import Dimension
 
 # Blue is darker than orange, so that wins and losses differ in grey as well.
-_CHANCES = LinearSegmentedColormap.from_list("chances", [ORANGE, "#FFFFFF", BLUE])
-_DARK = 0.95  # the chance above which black letters cannot be read
+_COLOURS = (ORANGE, "#FFFFFF", BLUE)
 _SHORT = 6  # letters of a name that fits above a column
+_LETTER = 0.056  # inches
 _LINE = 24  # letters of a line beside a row
 
 
@@ -53,7 +51,9 @@ def plot_win_probabilities(
     *,
     top: int = 8,
     labels: Sequence[str] | None = None,
-) -> Figure:
+    names: Sequence[str | Dimension] | None = None,
+    backend: Backend = "matplotlib",
+) -> Figure | Any:
     r"""The matrix of win probabilities of the items whose posterior mean is largest.
 
     Of a :class:`~botorch_pref.models.PreferenceGP` it shows the probability that the row wins a
@@ -66,12 +66,18 @@ def plot_win_probabilities(
         top: How many of them have a row, best first.
         labels: ``n`` names of the items; their row numbers, from 0, if omitted. Long names stand
             beside their rows alone, with the number that is their column's.
+        names: The names of the ``d`` dimensions, with their units, or a study's ``dimensions``;
+            without ``labels`` they name the items, as in ``"milk (ml): 40, shots: 2"``.
+        backend: ``"plotly"`` for an interactive figure, whose texts tell the items' parameters.
+
+    Returns:
+        A matplotlib ``Figure``, or a ``plotly.graph_objects.Figure``.
 
     Raises:
         ComparisonDataError: If the items have a wrong shape or are not finite, there are fewer
             than two, or ``top`` is below 2.
         UnsupportedError: If the model is a batch, has several outputs or no Gaussian posterior,
-            or there are other than ``n`` labels.
+            or there are other than ``n`` labels or ``d`` names.
     """
     check_model(model)
     check_count("top", top, 2)
@@ -80,16 +86,30 @@ def plot_win_probabilities(
     if labels is not None and (isinstance(labels, str) or len(labels) != len(items)):
         raise UnsupportedError(f"labels must be {len(items)} names, got {labels!r}.")
     order = (-utility_moments(model, items).mean).argsort(kind="stable")[:top]
-    names = [f"#{row}" if labels is None else labels[row] for row in order]
-    chances = _chances(model, items[torch.from_numpy(order).to(items.device)])
-    are_short = max(map(len, names)) <= _SHORT
-    width = COLUMN if are_short else 1.4 * COLUMN
-    figure, (axes,) = new_panels(1, 1, width=width, height=0.92 * COLUMN, grid=False)
-    _draw_matrix(axes, chances)
-    _name_cells(axes, names, are_short)
+    items = items[torch.from_numpy(order).to(items.device)]
+    chances = _chances(model, items)
+    texts = item_texts(as_array(items), named_dimensions(names, items.shape[-1]))
+    if labels is not None:
+        shown = [labels[row] for row in order]
+    elif names is not None:
+        shown = [text.replace("\n", ", ") for text in texts]
+    else:
+        shown = [f"#{row}" for row in order]
+    across, beside = _cell_names(shown)
     wins = "the row wins a duel" if isinstance(model, PreferenceGP) else "row's utility is larger"
-    heading(axes, f"Chance (%) that {wins}")
-    return figure
+    places = np.arange(len(items), dtype=float)
+    ends = -0.5, len(items) - 0.5
+    columns, rows = (dict(zip(places.tolist(), own, strict=True)) for own in (across, beside))
+    hover = [f"{name}\n{text}" for name, text in zip(shown, texts, strict=True)]
+    panel = Panel(
+        marks=[_cells(places, chances, hover)],
+        x=Axis(label="opponent", names=columns, limits=ends),
+        y=Axis(label="item, best first", names=rows, limits=ends[::-1]),
+        title=f"Chance (%) that {wins}",
+    )
+    longest = max(len(line) for name in beside for line in name.split("\n"))
+    width = COLUMN + _LETTER * max(longest - _SHORT, 0)
+    return draw(Drawing(panels=[panel], width=width, height=0.92 * COLUMN), backend)
 
 
 @torch.no_grad()
@@ -104,37 +124,41 @@ def _chances(model: Model, items: Tensor) -> Array:
     return chances
 
 
-def _draw_matrix(axes: Axes, chances: Array) -> None:
+def _cells(places: Array, chances: Array, texts: Sequence[str]) -> Grid:
     """Cells with their numbers, but for those of an item with itself."""
     itself = np.eye(len(chances), dtype=bool)
-    axes.imshow(np.ma.masked_where(itself, chances), cmap=_CHANCES, vmin=0.0, vmax=1.0)
-    style: dict[str, Any] = {"ha": "center", "va": "center"}
-    style["fontsize"] = SMALL * min(1.0, 10 / len(chances))
-    for row, column in zip(*np.nonzero(~itself), strict=True):
-        chance = chances[row, column]
-        colour = "white" if chance > _DARK else "black"
-        axes.text(column, row, _percent(chance), color=colour, **style)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    axes.set_xlabel("opponent")
-    axes.set_ylabel("item, best first")
+    percent = [
+        ["" if is_same else _percent(chance) for chance, is_same in zip(*row, strict=True)]
+        for row in zip(chances, itself, strict=True)
+    ]
+    hover = [
+        [f"{percent[i][j]} %\n\n{row}\n\nagainst {column}" for j, column in enumerate(texts)]
+        for i, row in enumerate(texts)
+    ]
+    values = np.where(itself, np.nan, chances)
+    style: dict[str, Any] = {"colours": _COLOURS, "ends": (0.0, 1.0)}
+    return Grid(x=places, y=places, values=values, texts=percent, hover=hover, **style)
 
 
-def _name_cells(axes: Axes, names: Sequence[str], are_short: bool) -> None:
-    """Names, or ranks of long ones above columns, upright and smaller where there is no room."""
-    across = beside = [*names]
-    if not are_short:
-        across = [str(rank) for rank in range(1, len(names) + 1)]
-        lines = (textwrap.fill(name, _LINE) for name in names)
-        beside = [f"{rank}. {name}" for rank, name in zip(across, lines, strict=True)]
-    size, side = label_size(axes), min(axes.get_window_extent().size)
-    gap = float(side) * 72.0 / figure_of(axes).dpi / len(names)
-    fit = max(text_width(name, size) for name in across) <= gap - BETWEEN * size
-    style: dict[str, Any] = {} if fit else {"rotation": 90, "fontsize": min(size, gap / LEADING)}
-    axes.set_xticks(range(len(names)), [*map(escaped, across)], **style)
-    most = max(name.count("\n") + 1 for name in beside)
-    size = min(size, gap / (LEADING * most))
-    axes.set_yticks(range(len(names)), [*map(escaped, beside)], fontsize=size)
+def _cell_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names for columns and rows; ranks of long ones for columns, in lines for rows."""
+    if max(map(len, names)) <= _SHORT:
+        return [*names], [*names]
+    across = [str(rank) for rank in range(1, len(names) + 1)]
+    return across, [f"{rank}. {_lines(name)}" for rank, name in zip(across, names, strict=True)]
+
+
+def _lines(name: str) -> str:
+    """A name in lines, which end behind a comma where that is possible."""
+    lines = [""]
+    for part in name.split(", "):
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if len(joined) <= _LINE or not lines[-1]:
+            lines[-1] = joined
+        else:
+            lines[-1] += ","
+            lines.append(part)
+    return "\n".join(textwrap.fill(line, _LINE) for line in lines)
 
 
 def _percent(chance: float) -> str:

@@ -28,12 +28,12 @@ import pandas as pd
 import torch
 from botorch.exceptions.errors import BotorchError
 from threadpoolctl import threadpool_limits
-from tqdm import tqdm
 
 from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.judges import LogisticJudge
+from botorch_pref.progress import progress_bar
 from botorch_pref.runner.simulation import Judge, Record, seeds_of_run, simulate, typed
 from botorch_pref.runner.store import Store, describe, describe_problem
 
@@ -133,12 +133,8 @@ def run_experiment(
         parallel = joblib.Parallel(n_jobs, return_as="generator_unordered", batch_size=1)
     except ValueError:  # Ray's backend, and a few others, return everything at the end
         parallel = joblib.Parallel(n_jobs, batch_size=1)
-    with tqdm(
-        desc=settings["problem"],
-        total=len(runs),
-        initial=len(done),
-        unit="run",
-        disable=not progress,
+    with progress_bar(
+        settings["problem"], len(runs), unit="run", initial=len(done), show=progress
     ) as bar:
         for (name, seed), table in parallel(calls):
             if store is not None:

@@ -17,11 +17,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
-from tqdm import tqdm
 
 from botorch_pref.data.checks import check_count
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.progress import progress_bar
 from botorch_pref.queries import Answer, Answered, Evaluate, Query
 from botorch_pref.randomness import derive_seed
 
@@ -179,7 +179,7 @@ def simulate(
     unit, text = "duel" if evaluations is None else "evaluation", f"{problem.name}, {name}"
     rows: list[dict[str, Any]] = []
     left = total
-    with tqdm(desc=text, total=total, unit=unit, disable=not progress) as bar:
+    with progress_bar(text, total, unit=unit, show=progress) as bar:
         try:
             for step in range(1, horizon + 1):
                 row = _step(strategy, problem, judge, step, record)

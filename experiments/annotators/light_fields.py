@@ -22,11 +22,11 @@ from botorch.fit import fit_gpytorch_mll
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
-from tqdm import tqdm
 
 from botorch_pref.cli.parser import count
 from botorch_pref.data import Comparisons
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.progress import tracked
 from botorch_pref.runner import num_threads
 from experiments.arguments import Parser, jobs
 
@@ -167,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = joblib.Parallel(n_jobs=arguments.jobs, return_as="generator")(
         joblib.delayed(part.run)() for part in parts
     )
-    table = pd.DataFrame([row for rows in tqdm(runs, "fits", len(parts)) for row in rows])
+    table = pd.DataFrame([row for rows in tracked(runs, "fits", len(parts)) for row in rows])
     if arguments.out:
         table.round(5).to_csv(arguments.out, index=False)
     print(summary_text(table))

@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.progress import tracked
 from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_uniform
 from botorch_pref.runner import num_threads
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = joblib.Parallel(n_jobs=arguments.jobs, return_as="generator")(
         joblib.delayed(loop.run)() for loop in loops
     )
-    table = pd.DataFrame([row for rows in tqdm(runs, "loops", len(loops)) for row in rows])
+    table = pd.DataFrame([row for rows in tracked(runs, "loops", len(loops)) for row in rows])
     if arguments.out:
         table.round(6).to_csv(arguments.out, index=False)
     print(summary_text(table))

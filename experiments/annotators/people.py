@@ -16,9 +16,9 @@ from typing import NamedTuple
 import joblib
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from botorch_pref.cli.parser import count
+from botorch_pref.progress import tracked
 from botorch_pref.randomness import derive_uniform
 from botorch_pref.runner import num_threads
 from botorch_pref.strategies.registry import get_strategy
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = joblib.Parallel(n_jobs=arguments.jobs, return_as="generator")(
         joblib.delayed(loop.run)() for loop in loops
     )
-    table = pd.DataFrame([row for rows in tqdm(runs, "loops", len(loops)) for row in rows])
+    table = pd.DataFrame([row for rows in tracked(runs, "loops", len(loops)) for row in rows])
     if arguments.out:
         table.round(6).to_csv(arguments.out, index=False)
     print(summary_text(table))

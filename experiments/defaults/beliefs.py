@@ -41,13 +41,13 @@ from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn.functional import logsigmoid
-from tqdm import tqdm
 
 from botorch_pref.cli.parser import count
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
 from botorch_pref.models import FullyBayesianPreferenceGP, PreferenceGP
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood
 from botorch_pref.problems import get_problem
+from botorch_pref.progress import tracked
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner import num_threads
 from experiments.arguments import Parser, add_seeds, positive
@@ -326,7 +326,7 @@ def beliefs_table(
     runs = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
         joblib.delayed(cell.run)() for cell in cells
     )
-    return pd.DataFrame(tqdm(runs, "beliefs", len(cells)))
+    return pd.DataFrame([*tracked(runs, "beliefs", len(cells))])
 
 
 def summary_text(table: pd.DataFrame) -> str:

@@ -15,10 +15,10 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from botorch_pref.cli.parser import count
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.progress import tracked
 from experiments.arguments import Parser, add_seeds, positive
 from experiments.defaults.loop import (
     DEFAULT,
@@ -68,7 +68,7 @@ def closed_loop_table(
     runs = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
         joblib.delayed(cell.run)() for cell in missing
     )
-    for row in tqdm(runs, "closed loops", len(missing), disable=not progress):
+    for row in tracked(runs, "closed loops", len(missing), show=progress):
         table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
         _save(table, path)
     wanted = pd.DataFrame([asdict(cell) for cell in cells], columns=_KEY)

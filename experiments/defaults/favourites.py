@@ -21,8 +21,8 @@ from typing import NamedTuple
 import joblib
 import pandas as pd
 import torch
-from tqdm import tqdm
 
+from botorch_pref.progress import tracked
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.runner import num_threads
 from botorch_pref.space import SearchSpace
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = joblib.Parallel(n_jobs=arguments.jobs, return_as="generator")(
         joblib.delayed(person.run)() for person in people
     )
-    table = pd.DataFrame([row for rows in tqdm(runs, "people", len(people)) for row in rows])
+    table = pd.DataFrame([row for rows in tracked(runs, "people", len(people)) for row in rows])
     if arguments.out:
         table.to_csv(arguments.out, index=False)
     print(summary_text(table))

@@ -11,6 +11,7 @@ from joblib import Parallel, delayed
 from botorch_pref.cli.parser import count
 from botorch_pref.problems import Ackley, Catalyst, LogisticJudge, RKHSFunction
 from botorch_pref.problems.base import PreferenceProblem
+from botorch_pref.progress import tracked
 from botorch_pref.runner import num_threads, simulate
 from botorch_pref.strategies import PFTS
 from experiments.arguments import Parser, jobs
@@ -33,8 +34,10 @@ def tempering_table(
     """The table behind ``python -m experiments tempering``."""
     arms = [*(f"{scale:g}" for scale in scales), "paper"]
     cells = [(name, arm, seed) for name in problems() for arm in arms for seed in range(seeds)]
-    rows = Parallel(n_jobs=jobs)(delayed(_run)(*cell, horizon) for cell in cells)
-    table = pd.DataFrame(rows)
+    rows = Parallel(n_jobs=jobs, return_as="generator")(
+        delayed(_run)(*cell, horizon) for cell in cells
+    )
+    table = pd.DataFrame([*tracked(rows, "runs", len(cells))])
     return table.groupby(["problem", "scale"], sort=False).agg(["mean", "sem"]).reset_index()
 
 

@@ -26,6 +26,7 @@ from scipy.stats import kendalltau
 from torch import Tensor
 
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.progress import tracked
 from botorch_pref.randomness import seeded
 from botorch_pref.runner import num_threads
 from experiments.arguments import Parser, add_seeds
@@ -99,8 +100,10 @@ def tutorial_table(
     for name in models:
         check_model(name)
     loops = [TutorialLoop(model, seed) for seed in seeds for model in models]
-    rows = joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(loop.run)() for loop in loops)
-    return pd.DataFrame(rows)
+    rows = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
+        joblib.delayed(loop.run)() for loop in loops
+    )
+    return pd.DataFrame([*tracked(rows, "loops", len(loops))])
 
 
 def summary_text(table: pd.DataFrame) -> str:

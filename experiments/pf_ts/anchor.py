@@ -26,6 +26,7 @@ from botorch_pref.inference.finite import FinitePosterior, Regularizer
 from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.plotting import COLOURS
 from botorch_pref.problems import Ackley
+from botorch_pref.progress import tracked
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.pf_ts import paper_scale
 from botorch_pref.strategies.utility import difference_table
@@ -109,10 +110,10 @@ class AnchorExperiment(Experiment):
     def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """All at once, within seconds: the arguments change nothing."""
-        tables = [
-            _play(setting, seed, self.horizon) for setting in SETTINGS for seed in range(self.seeds)
-        ]
+        """In this process, within seconds; nothing is kept."""
+        runs = [(setting, seed) for setting in SETTINGS for seed in range(self.seeds)]
+        steps = tracked(runs, self.title, len(runs), unit="run", show=progress, delay=1.0)
+        tables = [_play(*run, self.horizon) for run in steps]
         return pd.concat(tables, ignore_index=True)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:

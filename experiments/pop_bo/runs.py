@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 
 from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.plotting import COLOURS, plot_experiment
+from botorch_pref.progress import tracked
 from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.experiment import StrategyFactory
 from botorch_pref.space import SearchSpace
@@ -310,8 +311,10 @@ class BandExperiment(Experiment):
     def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
-        """All at once, within a minute: the arguments change nothing."""
-        tables = [_bands(seed, self.horizon) for seed in range(self.seeds)]
+        """In this process, within a minute; nothing is kept."""
+        runs = range(self.seeds)
+        steps = tracked(runs, self.title, self.seeds, unit="run", show=progress, delay=1.0)
+        tables = [_bands(seed, self.horizon) for seed in steps]
         return pd.concat(tables, ignore_index=True)
 
     def measures(self, table: pd.DataFrame) -> pd.DataFrame:

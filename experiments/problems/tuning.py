@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.quasirandom import SobolEngine
-from tqdm.auto import tqdm
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import TableProblem
+from botorch_pref.progress import tracked
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner import num_threads
 
@@ -236,9 +236,7 @@ def digits_table(
                 validation_accuracy(data, *row, epochs=epochs, seed=repeat)
                 for repeat in range(repeats)
             ]
-            for row in tqdm(
-                table.itertuples(index=False), "digits", total=num, disable=not progress
-            )
+            for row in tracked(table.itertuples(index=False), "digits", num, show=progress)
         ]
     accuracies = pd.DataFrame(rows, columns=[f"accuracy_{repeat}" for repeat in range(repeats)])
     return table.join(accuracies).assign(accuracy=accuracies.mean(axis=1))

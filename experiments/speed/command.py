@@ -108,7 +108,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help=quick)
     out = f"folder for {', '.join(FILES)}; default: {folder}"
     parser.add_argument("--out", type=Path, default=folder, metavar="DIR", help=out)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
     args = parser.parse_args(argv)
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("device 'cuda' is not available here.")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 import torch
-from tqdm import tqdm
 
+from botorch_pref.progress import progress_bar
 from botorch_pref.randomness import seeded
 from botorch_pref.runner import num_threads, replacing
 
@@ -204,16 +204,17 @@ def time_cases(
     """
     stopwatch = Stopwatch(device, threads, limit, 0.0 if once else _ENOUGH)
     rows: list[dict[str, object]] = []
-    bar = tqdm(cases, "speed", disable=not progress)
-    with num_threads(threads), warnings.catch_warnings():
+    bar = progress_bar("speed", len(cases), unit="case", show=progress)
+    with num_threads(threads), warnings.catch_warnings(), bar as shown:
         if device != "cpu":
             warm_up(torch.device(device))
             stopwatch.synchronise()
         # PairwiseGP tells of its jitter, Clarabel where it is not sure of its last digits.
         warnings.simplefilter("ignore")
-        for case in bar:
-            bar.set_postfix_str(case.name)
+        for case in cases:
+            shown.set_postfix_str(case.name)
             rows += stopwatch.rows(case)
+            shown.update()
             if path is not None:
                 write_table(pd.DataFrame(rows), path)
     return pd.DataFrame(rows)

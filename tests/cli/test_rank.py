@@ -9,6 +9,7 @@ import pytest
 
 from botorch_pref.cli import main
 from tests.cli.common import Capture, failure, full_disk
+from tests.terminal import on_terminal
 
 ROWS = "winner,loser,annotator\n" + "a,007,ann\n" * 9 + "007,None,bob\n" * 9 + "007,a,\n"
 
@@ -31,6 +32,15 @@ def test_a_leaderboard(duels: Path, capsys: Capture) -> None:
     assert {line.split()[0] for line in lines[10:12]} == {"ann", "bob"}
     assert lines[-1] == f"plot: {duels}.png"
     assert Path(f"{duels}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_quiet(duels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    assert main(["rank", str(duels), "--quiet"]) == 0
+    assert terminal.getvalue() == ""
+    assert main(["rank", str(duels)]) == 0
+    assert "ranking ..." in terminal.getvalue()
+    assert terminal.getvalue().split("\r")[-1] == ""
 
 
 def test_what_cannot_be_ranked(

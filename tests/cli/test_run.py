@@ -19,18 +19,20 @@ from botorch_pref.runner.simulation import seeds_of_run
 from botorch_pref.strategies import PFTS, CompGPUCB, registry
 from experiments.baselines import GPTS
 from tests.cli.common import Capture, failure, fields, full_disk
+from tests.terminal import on_terminal
 
 
 def command(*arguments: str) -> int:
     return main([*arguments])
 
 
-def test_the_main_job(tmp_path: Path, capsys: Capture) -> None:
+def test_the_main_job(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
     out = tmp_path / "deep" / "out"
     arguments = ["run", "catalyst", "--strategy", "pf-ts", "--horizon", "4", "--seed", "3"]
     assert main([*arguments, "--out", str(out)]) == 0
     shown = capsys.readouterr()
-    assert "4/4" in shown.err
+    assert "4/4" in terminal.getvalue()
     report = fields(shown.out)
     table = pd.read_csv(out / "history.csv")
     problem = Catalyst()

@@ -20,6 +20,7 @@ from experiments.costs import cost_regrets, regrets_at
 from experiments.experiment import RegretExperiment
 from experiments.papers import experiments
 from experiments.report import FILES, report, save, summary
+from tests.terminal import on_terminal
 
 
 def made_up(**values: list[float]) -> pd.DataFrame:
@@ -195,6 +196,14 @@ def table_of(*rows: tuple[str, float | None, float, float, float]) -> pd.DataFra
     columns = ["kind", "answer", "first_utility", "second_utility", "cost"]
     table = pd.DataFrame(rows, columns=columns)
     return table.assign(problem="p", strategy="s", seed=0)
+
+
+def test_a_start_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    assert main(["", "--quiet"]) == 0
+    assert terminal.getvalue() == ""
+    assert main([]) == 0
+    assert terminal.getvalue().startswith("starting ...")
 
 
 def test_cost_regrets_by_hand() -> None:

@@ -45,7 +45,7 @@ def test_what_is_drawn(history: History) -> None:
     assert each["an item with itself"] == [(3, 0.3)]
     assert [y for _, y in each["mean of the last 10"]] == pytest.approx([0.4, 0.3, 0.3, 0.225])
     assert {y for _, y in each["random play"]} == {0.45}
-    assert total["pf-ts"] == [(0, 0.0), (1, 0.4), (2, 0.6), (3, 0.9), (4, 0.9)]
+    assert total["_child0"] == [(0, 0.0), (1, 0.4), (2, 0.6), (3, 0.9), (4, 0.9)]
     assert total["random play"] == [(0, 0.0), (4, 1.8)]
     recommended, latest = lines(figure, 2).values()
     assert recommended == [(2, 1.5), (4, 0.5)]

@@ -31,6 +31,7 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS
 from tests.models.common import ONE_THREAD, Limits
 from tests.runner.common import Failing, RandomPairs, RandomValues, assert_same, catalyst_of
+from tests.terminal import on_terminal
 
 STRATEGIES = {
     "pf-ts": PFTS.paper,
@@ -176,14 +177,19 @@ def test_an_error_names_the_run() -> None:
         play({"s": partial(RandomPairs, wrong=1)})
 
 
-def test_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_bar(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_experiment(Ackley(num_choices=5), [RandomPairs], 2, 3)
-    shown = capsys.readouterr()
-    assert "ackley" in shown.err
-    assert "3/3" in shown.err
-    assert shown.out == ""
+    assert capsys.readouterr() == ("", "")  # no bar in a file
+    terminal = on_terminal(monkeypatch)
+    run_experiment(Ackley(num_choices=5), [RandomPairs], 2, 3)
+    assert "ackley" in terminal.getvalue()
+    assert "3/3" in terminal.getvalue()
+    assert capsys.readouterr().out == ""
+    shown = len(terminal.getvalue())
     play([RandomPairs], 2, 3)
-    assert capsys.readouterr().err == ""
+    assert len(terminal.getvalue()) == shown
 
 
 def test_seeds_come_in_any_form_and_names_from_factories() -> None:

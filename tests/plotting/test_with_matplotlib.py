@@ -6,11 +6,8 @@ import pytest
 from matplotlib import rcParams
 
 from botorch_pref.plotting import save_figure
-from botorch_pref.plotting.style import (
-    heading,
-    new_panels,
-    wrapped,
-)
+from botorch_pref.plotting.drawing import wrapped
+from botorch_pref.plotting.with_matplotlib import heading, new_panels
 
 
 def test_no_title_is_cut_off() -> None:
