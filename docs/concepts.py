@@ -41,7 +41,9 @@ def utility() -> Figure:
         "", (0.65, high), (0.65, low), arrowprops={"arrowstyle": "<->", "color": VERMILION}
     )
     axes.plot([0.2, 0.65], [low, low], color=VERMILION, lw=0.7)
-    axes.text(0.63, low + 0.15, "difference h", color=VERMILION, fontsize=SMALL, ha="right")
+    style = {"color": VERMILION, "fontsize": SMALL, "ha": "right"}
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+    axes.text(0.63, low + 0.2, "difference h", bbox=box, **style)
     axes.set(xlabel="item x", ylabel="utility f(x)")
     heading(axes, "The same differences, so the same answers")
     return figure

@@ -70,7 +70,7 @@ def assert_printed(wanted: str | None, got: str) -> None:
 
 
 @pytest.mark.parametrize("page", with_code("python"), ids=name_of)
-@pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")  # linear_operator's
 def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     replies = itertools.cycle(["1", "2", "=", ""])
