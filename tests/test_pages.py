@@ -20,7 +20,7 @@ import stat
 import subprocess
 import sys
 import tomllib
-import unittest.mock
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,13 +75,14 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     replies = itertools.cycle(["1", "2", "=", ""])
     monkeypatch.setattr("builtins.input", lambda prompt: next(replies))
-    # A module of its own, as classes that are defined here look it up by name.
-    names = {"__name__": "__main__"}
-    with seeded(0), unittest.mock.patch.dict(sys.modules["__main__"].__dict__, names):
+    # As a script, whose classes are looked up by the name of their module.
+    script = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    with seeded(0):
         for code, printed in blocks(page, "python"):
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                exec(compile(code, name_of(page), "exec"), sys.modules["__main__"].__dict__)
+                exec(compile(code, name_of(page), "exec"), vars(script))
             assert_printed(printed, out.getvalue())
 
 
@@ -116,11 +117,11 @@ def test_other_commands_are_understood(page: Path, monkeypatch: pytest.MonkeyPat
     def understood(name: str) -> None:
         raise Understood
 
+    monkeypatch.setattr("botorch_pref.cli.import_module", understood)
     for command in commands(page):
         program, *words = shlex.split(command, comments=True)
         if program == "botorch-pref":
-            with monkeypatch.context() as patch, pytest.raises(Understood):
-                patch.setattr("botorch_pref.cli.import_module", understood)
+            with pytest.raises(Understood):
                 main(words)
         elif program == "python" and words[0] != "-m":
             assert (ROOT / words[0]).exists(), command
