@@ -1,4 +1,4 @@
-"""How Sphinx builds the API reference; see "Documentation" in CONTRIBUTING.md."""
+"""How Sphinx builds the site; see "Documentation" in CONTRIBUTING.md."""
 
 import re
 import sys
@@ -27,6 +27,7 @@ extensions = [
     "citations",
     "constants",
     "mathml",
+    "pictures",
     "signatures",
 ]
 templates_path = ["_templates"]
@@ -63,9 +64,9 @@ nitpick_ignore_regex = [
 suppress_warnings = ["ref.citation"]  # papers that only private modules cite
 
 _PAGES = {
-    "README.md": "guide",
     "docs/beliefs.md": "beliefs",
     "experiments/README.md": "experiments",
+    "../docs/papers.md": "papers",
     "CHANGELOG.md": "changelog",
 }
 _LINK = re.compile(r"\[([^]]+)\]\((?!https?:|#)([^)]+)\)")

@@ -11,11 +11,14 @@ import torch
 from torch import Tensor
 
 from botorch_pref.queries import Duel, Evaluate, Query
+from tests._reference.second_device import IS_THERE
 
 CPU = torch.device("cpu")
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
-emulated = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a real device")
+emulated = pytest.mark.skipif(
+    torch.cuda.is_available() or not IS_THERE, reason="there is a real device, or an old torch"
+)
 
 
 def items_and_comparisons(n: int = 12, m: int = 30) -> tuple[Tensor, Tensor]:

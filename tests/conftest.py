@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests._reference.second_device import registered, second_device
+from tests._reference.second_device import IS_THERE, registered, second_device
 from tests.common import emulated
 
 torch.set_num_threads(1)
 # Thousands of tests are collected into lists that live to the end; to look through all of them for
 # cycles as often as by default takes a third of the collection and a twentieth of what follows.
 gc.set_threshold(50_000, 20, 100)
-if not torch.cuda.is_available():  # torch takes one kind of device for the accelerator
+if IS_THERE and not torch.cuda.is_available():  # torch takes one kind of device for the accelerator
     registered()
 
 

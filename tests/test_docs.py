@@ -8,8 +8,6 @@ from types import ModuleType
 
 import pytest
 
-from botorch_pref.randomness import seeded
-
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "botorch_pref"
 PAGES = sorted((ROOT / "docs" / "api").glob("*.rst"))
@@ -107,17 +105,3 @@ def test_papers_are_cited_in_the_same_words() -> None:
     references = extension("citations").definitions()
     assert references["Kayal2025"].startswith("A. Kayal, S. Vakili, L. Toni, D. Shiu")
     assert "Lazzaro2026" in references
-
-
-def test_the_code_on_answers_runs(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    with seeded(0):
-        for code in re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL):
-            exec(compile(code, "answers.md", "exec"), names)
-    shown = capsys.readouterr().out
-    assert "reliability_error" in shown
-    assert " 312.0 " in shown

@@ -29,11 +29,11 @@ def text(output: dict[str, Any]) -> str:
     return "".join(output.get("text") or output.get("data", {}).get("text/plain", ""))
 
 
-def test_they_are_numbered_and_in_the_readme() -> None:
+def test_they_are_numbered_and_on_their_page() -> None:
     names = [path.name for path in NOTEBOOKS]
     assert [name[:3] for name in names] == [f"{i:02d}_" for i in range(1, 13)]
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert all(f"](tutorials/{name})" in readme for name in names)
+    page = (ROOT / "docs" / "tutorials.md").read_text(encoding="utf-8")
+    assert all(f"](../tutorials/{name})" in page for name in names)
 
 
 @each

@@ -18,8 +18,13 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+try:
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+except ImportError:  # of an older torch
+    IS_THERE = False
+else:
+    IS_THERE = True
 _KIND = "second"
 _aten = torch.ops.aten
 # What a CUDA device takes tensors of the CPU for: copies, and indices of what it holds.
