@@ -403,11 +403,11 @@ class Observations:
         for block, at in zip(self.blocks, self.split(latent), strict=True):
             score, curvature, third = block.likelihood.derivatives(at, block.answer, block.weight)
             if not self.is_log_concave:
-                excess = torch.zeros_like(score)
+                over = torch.zeros_like(score)
                 if block.latent_dim == 1:  # others are log-concave
                     third = torch.where(curvature > 0, third, 0.0)
-                    excess, curvature = (-curvature).clamp_min(0.0), curvature.clamp_min(0.0)
-                cut.append(excess.flatten(-2) if block.latent_dim > 1 else excess)
+                    over, curvature = (-curvature).clamp_min(0.0), curvature.clamp_min(0.0)
+                cut.append(over.flatten(-2) if block.latent_dim > 1 else over)
             parts.append((score, curvature, third))
         excess = _joined(cut) if cut else None
         if self.is_elementwise:
