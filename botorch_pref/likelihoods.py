@@ -323,8 +323,7 @@ class AnnotatedLikelihood(RowLikelihood):
 
     What one person says of a difference ``h``: some have larger differences beside their noise,
     some prefer what stands first, and some answers are given without looking. A lapse bounds how
-    surprising an answer can be, so that the likelihood is log-concave only without one. Where it
-    is not, the curvature counts as 0, and :meth:`excess` is what was cut off.
+    surprising an answer can be, so that the likelihood is log-concave only without one.
 
     Args:
         link: The link.
@@ -347,18 +346,21 @@ class AnnotatedLikelihood(RowLikelihood):
     def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
         """See the base class; answers are in ``[0, 1]``."""
         value = self.reliability * latent + self.offset
-        won, lost = self._log_mixture(value), self._log_mixture(-value)
+        seen, chance = torch.log1p(-self.lapse), (0.5 * self.lapse).log()
+        won = torch.logaddexp(seen + self.link.log_cdf(value), chance)
+        lost = torch.logaddexp(seen + self.link.log_cdf(-value), chance)
         return weight * (answer * won + (1.0 - answer) * lost)
 
     def derivatives(
         self, latent: Tensor, answer: Tensor, weight: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        first, second, third = self._derivatives(latent, answer, weight)
-        return first, (-second).clamp_min(0.0), torch.where(second < 0, third, 0.0)
-
-    def excess(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
-        """The second derivative where it is positive, and else 0."""
-        return self._derivatives(latent, answer, weight)[1].clamp_min(0.0)
+        value, loss, size = self.reliability * latent + self.offset, 1.0 - answer, self.reliability
+        won, lost = self._mixture_derivatives(value), self._mixture_derivatives(-value)
+        return (
+            weight * size * (answer * won[0] - loss * lost[0]),
+            -weight * size.square() * (answer * won[1] + loss * lost[1]),
+            weight * size**3 * (answer * won[2] - loss * lost[2]),
+        )
 
     def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
         """``E[P(first wins)]`` for ``h ~ N(mean, variance)``."""
@@ -366,28 +368,12 @@ class AnnotatedLikelihood(RowLikelihood):
         seen = self.link.expected_probability(mean, variance)
         return (1.0 - self.lapse) * seen + 0.5 * self.lapse
 
-    def _log_mixture(self, value: Tensor) -> Tensor:
-        chance = (0.5 * self.lapse).log()
-        return torch.logaddexp(torch.log1p(-self.lapse) + self.link.log_cdf(value), chance)
-
-    def _derivatives(
-        self, latent: Tensor, answer: Tensor, weight: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Three derivatives of :meth:`log_prob`."""
-        value, loss, size = self.reliability * latent + self.offset, 1.0 - answer, self.reliability
-        won, lost = self._mixture_derivatives(value), self._mixture_derivatives(-value)
-        return (
-            weight * size * (answer * won[0] - loss * lost[0]),
-            weight * size.square() * (answer * won[1] + loss * lost[1]),
-            weight * size**3 * (answer * won[2] - loss * lost[2]),
-        )
-
     def _mixture_derivatives(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Those of the log mixture."""
+        """Three derivatives of the log of ``(1 - lapse) mu(value) + lapse / 2``."""
         first, second, third = self.link.log_cdf_derivatives(value)
-        log_cdf, total = self.link.log_cdf(value), self._log_mixture(value)
-        share = torch.exp(torch.log1p(-self.lapse) + log_cdf - total)  # that it was no lapse
-        other = 0.5 * self.lapse / total.exp()
+        seen, chance = (1.0 - self.lapse) * self.link(value), 0.5 * self.lapse
+        total = seen + chance
+        share, other = seen / total, chance / total
         mixed = 3.0 * first * second + (other - share) * first**3
         return (
             share * first,

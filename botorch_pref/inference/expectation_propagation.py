@@ -516,9 +516,9 @@ def _tilted_rows(
             score, curvature, _ = likelihood.derivatives(x, answer, weight)
             slope = score - (x - m) / v
             low, high = torch.where(slope > 0, x, low), torch.where(slope > 0, high, x)
-            new = x + slope / (curvature + 1.0 / v)
+            new = x + slope / (curvature.clamp_min(0.0) + 1.0 / v)
             x = torch.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-        curvature = likelihood.derivatives(x, answer, weight)[1]
+        curvature = likelihood.derivatives(x, answer, weight)[1].clamp_min(0.0)
         bend = getattr(likelihood, "bend", (0.0, 1.0 / getattr(likelihood, "scale", 1.0)))
         nodes, mass = _quadrature(x, (curvature + 1.0 / v).rsqrt(), v.sqrt(), bend, weight)
     log_density = likelihood.log_prob(nodes, answer, weight) - (nodes - m).square() / (2.0 * v)
@@ -527,8 +527,6 @@ def _tilted_rows(
     total = density.sum(0)
     density = density / total
     score, curvature, _ = likelihood.derivatives(nodes, answer, weight)
-    if (excess := getattr(likelihood, "excess", None)) is not None:
-        curvature = curvature - excess(nodes, answer, weight)
     slope, mean = (density * score).sum(0), (density * nodes).sum(0)
     spread = (density * (score - slope).square()).sum(0)
     return Moments(

@@ -273,7 +273,7 @@ def _solve_moved(system: ExactSystem, mode: LaplaceMode, factor: ExactFactor, x:
     ``t = (I + W_0 P)^-1 (x + D P t)`` is iterated, which converges at a maximum.
     """
     solved = factor.solve_adjoint(x)
-    excess = system.observations.excess(mode.latent)
+    excess = mode.state.curvature.excess
     if excess is None:
         return solved
     for _ in range(_MOVED_STEPS):
@@ -314,8 +314,9 @@ def _slope_of_likelihoods(slope: _Slope) -> Tensor:
             if block.latent_dim > 1:
                 pull, curvature = pull.sum(-1), curvature @ curvature.mT  # of its root
                 spread, curvature = (variance * curvature).sum((-2, -1)), torch.ones_like(pull)
-            elif variance.dim() > at.dim():
-                spread = variance[..., 0, 0]
+            else:
+                curvature = curvature.clamp_min(0.0)
+                spread = variance[..., 0, 0] if variance.dim() > at.dim() else variance
             own = block.likelihood.log_prob(*given) + pull - 0.5 * spread * curvature
             total = total + own.sum(-1)
     return total - total.detach()

@@ -190,10 +190,14 @@ class Curvature:
     Args:
         weight: ``... x M``-dim diagonal of ``W``.
         third: ``... x M``-dim third derivatives of the log likelihood, if they are needed.
+        excess: ``... x M``-dim, what ``W`` exceeds minus the second derivatives by, where a
+            likelihood is not log-concave: curvatures below zero count as zero.
     """
 
-    def __init__(self, weight: Tensor, third: Tensor | None = None) -> None:
-        self.weight, self._third = weight, third
+    def __init__(
+        self, weight: Tensor, third: Tensor | None = None, excess: Tensor | None = None
+    ) -> None:
+        self.weight, self._third, self.excess = weight, third, excess
 
     def __getitem__(self, elements: Tensor) -> Curvature:
         """That of some elements of the batch, without third derivatives."""
@@ -251,10 +255,17 @@ class BlockCurvature(Curvature):
     Args:
         roots: For each block, in order, ``... x m x r x r``-dim roots of the curvatures.
         thirds: For each block ``... x m x r x r x r``-dim third derivatives, if they are needed.
+        excess: As of :class:`Curvature`; 0 where an observation has several latent values.
     """
 
-    def __init__(self, roots: Sequence[Tensor], thirds: Sequence[Tensor] = ()) -> None:
-        super().__init__(torch.cat([s.square().sum(-1).flatten(-2) for s in roots], dim=-1))
+    def __init__(
+        self,
+        roots: Sequence[Tensor],
+        thirds: Sequence[Tensor] = (),
+        excess: Tensor | None = None,
+    ) -> None:
+        weight = torch.cat([s.square().sum(-1).flatten(-2) for s in roots], dim=-1)
+        super().__init__(weight, excess=excess)
         self.roots, self.thirds = roots, thirds
 
     def __getitem__(self, elements: Tensor) -> BlockCurvature:
@@ -332,6 +343,9 @@ class Observations:
         self.blocks = tuple(blocks)
         self.num_items = num_items
         self.is_elementwise = all(block.latent_dim == 1 for block in self.blocks)
+        self.is_log_concave = all(
+            getattr(block.likelihood, "is_log_concave", True) for block in self.blocks
+        )
         self.incidence = self._stack_incidence()
         self.weight = _joined(
             b.weight.repeat_interleave(r, dim=-1) if (r := b.latent_dim) > 1 else b.weight
@@ -385,13 +399,20 @@ class Observations:
 
     def derivatives(self, latent: Tensor) -> tuple[Tensor, Curvature]:
         """The ``... x M``-dim score and the curvature at ``eta: ... x M``."""
-        parts = [
-            block.likelihood.derivatives(part, block.answer, block.weight)
-            for block, part in zip(self.blocks, self.split(latent), strict=True)
-        ]
+        parts, cut = [], []
+        for block, at in zip(self.blocks, self.split(latent), strict=True):
+            score, curvature, third = block.likelihood.derivatives(at, block.answer, block.weight)
+            if not self.is_log_concave:
+                over = torch.zeros_like(score)
+                if block.latent_dim == 1:  # others are log-concave
+                    third = torch.where(curvature > 0, third, 0.0)
+                    over, curvature = (-curvature).clamp_min(0.0), curvature.clamp_min(0.0)
+                cut.append(over.flatten(-2) if block.latent_dim > 1 else over)
+            parts.append((score, curvature, third))
+        excess = _joined(cut) if cut else None
         if self.is_elementwise:
             score, weight, third = (_joined(own) for own in zip(*parts, strict=True))
-            return score, Curvature(weight, third)
+            return score, Curvature(weight, third, excess)
         scores, roots, thirds = [], [], []
         for block, (score, root, third) in zip(self.blocks, parts, strict=True):
             if block.latent_dim == 1:
@@ -400,23 +421,7 @@ class Observations:
             scores.append(score.flatten(-2))
             roots.append(root)
             thirds.append(third)
-        return torch.cat(scores, dim=-1), BlockCurvature(roots, thirds)
-
-    @property
-    def is_log_concave(self) -> bool:
-        """Whether all likelihoods are."""
-        return all(getattr(block.likelihood, "is_log_concave", True) for block in self.blocks)
-
-    def excess(self, latent: Tensor) -> Tensor | None:
-        """``... x M``-dim, what was cut off the curvature; ``None`` if nothing can have been."""
-        if self.is_log_concave:
-            return None
-        parts = []
-        for block, part in zip(self.blocks, self.split(latent), strict=True):
-            own = getattr(block.likelihood, "excess", None)
-            found = torch.zeros_like(part) if own is None else own(part, block.answer, block.weight)
-            parts.append(found.flatten(-2) if block.latent_dim > 1 else found)
-        return _joined(parts)
+        return torch.cat(scores, dim=-1), BlockCurvature(roots, thirds, excess)
 
     def split(self, latent: Tensor) -> list[Tensor]:
         """The latent values of each block, ``... x m`` or ``... x m x r``."""

@@ -2,7 +2,7 @@ r"""What a model learns of answers beside the utility: of annotators, and bounds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ PEOPLE = "annotators"  # among what a model learns, all others by the argument o
 _OF_PEOPLE = {"reliability": 0.5, "offset": 0.5, "lapse": 1.0}
 _TYPICAL_OFFSET = (0.0, 0.5)
 _TYPICAL_LAPSE = (-4.0, 1.0)  # of its logit: of 1.8 %
+_CURVATURE = 1.0 / 6.0  # that an answer adds to the evidence's, in an offset
+_STEP = 2.0  # the root of the curvature in the logarithm of a lengthscale
 _MOST_A_ANSWER = 100  # annotators, most of whom then say nothing
 _OPEN = 1e9  # a bound where there is none, in units of the link
 _GAP = (-0.2, 0.7)  # mean and standard deviation of the logarithm of a gap
@@ -82,6 +84,33 @@ class AnnotatorEffects(Module):
         offset = torch.cat([self.offset, zero], dim=-1) + self.typical_offset
         lapse = torch.cat([self.logit_lapse, zero, zero], dim=-1) + self.typical_logit_lapse
         return People(log_reliability.exp(), torch.cat([offset, zero], dim=-1), lapse.sigmoid())
+
+    def moves(self, steps: Mapping[str, Tensor], count: Tensor) -> dict[str, Tensor]:
+        """What parameters change by for steps in which the evidence is about equally curved.
+
+        An answer adds about a sixth to the curvature in an offset, or in the logarithm of a
+        reliability. People's offsets move against the typical one as far as their answers tell
+        them, so that only the prior resists it.
+
+        Args:
+            steps: The steps of some parameters, by name; one has the effect of a step of the
+                logarithm of a lengthscale, about.
+            count: ``... x A``-dim numbers of answers of the annotators.
+        """
+        told = _CURVATURE * count
+        share = told / (told + _OF_PEOPLE["offset"] ** -2)
+        added = {
+            "log_reliability": told,
+            "offset": told,
+            "typical_offset": share.sum(-1, keepdim=True) * _OF_PEOPLE["offset"] ** -2,
+        }
+        moves = {}
+        for name, step in steps.items():
+            prior = getattr(self, f"{name}_prior").scale ** -2
+            moves[name] = _STEP * step * (prior + added.get(name, 0.0)) ** -0.5
+        if {"offset", "typical_offset"} <= moves.keys():
+            moves["offset"] = moves["offset"] - share * moves["typical_offset"]
+        return moves
 
     def table(self, log_prob: Callable[[People], Tensor]) -> pd.DataFrame:
         """Values and standard errors of all annotators, and last of a typical one.

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from typing import Any, cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -29,14 +30,17 @@ from botorch.sampling.pathwise.prior_samplers import (
 )
 from botorch.sampling.pathwise.utils import GetTrainInputs
 from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
 from linear_operator import to_dense
 from torch import Size, Tensor
 from torch.nn import Module
+from torch.nn.functional import pad
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.exceptions import PathwiseResidualWarning, UnsupportedError
 from botorch_pref.inference.inducing import draw_weights
 from botorch_pref.inference.systems import ExactFactor, keep_pages
+from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.models.base import LaplaceGP
 
 NUM_FEATURES = 4096
@@ -47,7 +51,7 @@ _NUM_RESIDUAL_POINTS = 256
 @DrawKernelFeaturePaths.register(LaplaceGP)  # type: ignore[untyped-decorator]
 def draw_prior_paths(
     model: LaplaceGP, sample_shape: Size, num_features: int = NUM_FEATURES
-) -> GeneralizedLinearPath:
+) -> SamplePath:
     r"""Draw functions from the prior, as random features or as a Nystrom expansion.
 
     Args:
@@ -63,9 +67,11 @@ def draw_prior_paths(
         UnsupportedError: If nothing says how many dimensions an item has, or the input transform
             makes several rows of one.
     """
+    if isinstance(model.covar_module, ComparisonBiasKernel):
+        return _views(model, model.covar_module, sample_shape, num_features)
     feature_map: FeatureMap
     try:
-        features = _features(model, num_features)
+        features = _features(model, model.covar_module, num_features)
     except NotImplementedError:
         feature_map, weight = _nystrom(model, sample_shape)
     else:
@@ -132,6 +138,54 @@ def _update_weight(model: LaplaceGP, prior: SamplePath) -> Tensor:
     return weight if scaling is None else scaling * weight
 
 
+class PathOfViews(SamplePath):
+    r"""A path of a utility, and of the views of it: ``f`` and ``f + delta_z``.
+
+    Args:
+        feature_map: Features of the utility's kernel.
+        weight: ``... x (A + 1) x D``-dim weights of the utility and of each view.
+        mean_module: The prior mean.
+        input_transform: That of the model.
+    """
+
+    def __init__(
+        self,
+        feature_map: FeatureMap,
+        weight: Tensor,
+        mean_module: Mean,
+        input_transform: InputTransform | None,
+    ) -> None:
+        super().__init__()
+        self.feature_map, self.mean_module = feature_map, mean_module
+        self.input_transform = input_transform
+        self.register_buffer("weight", weight)
+
+    def set_ensemble_as_batch(self, ensemble_as_batch: bool) -> None:
+        """Nothing: no model of this package is an ensemble."""
+
+    def forward(self, x: Tensor, **kwargs: Any) -> Tensor:
+        """``sample_shape x ...`` values at ``... x (d + 1)`` inputs; the last column is a view."""
+        features = self.feature_map(x[..., :-1])
+        values = features.flatten(end_dim=-2) @ cast(Tensor, self.weight).mT
+        view = x[..., -1].detach().round().long().reshape(-1, 1)
+        values = values.gather(-1, view.expand(*values.shape[:-1], 1))
+        return values.view(*values.shape[:-2], *x.shape[:-1]) + self.mean_module(x)
+
+
+def _views(
+    model: LaplaceGP, kernel: ComparisonBiasKernel, sample_shape: Size, num_features: int
+) -> PathOfViews:
+    """A prior path of a utility and of independent biases of all views, of the same features."""
+    if model.batch_shape:
+        raise UnsupportedError("Paths of views are of one model, not of a batch.")
+    features = _features(model, kernel.base_kernel, num_features, columns=1)
+    weight = _normal((*sample_shape, kernel.number + 1, features.num_outputs), model.items)
+    bias = kernel.bias.detach().to(weight).expand(kernel.number)
+    weight = weight * pad(bias.sqrt(), (1, 0), value=1.0).unsqueeze(-1)
+    shared = pad(weight[..., :1, :].expand(*sample_shape, kernel.number, -1), (0, 0, 1, 0))
+    return PathOfViews(features, weight + shared, model.mean_module, _transform(model))
+
+
 def _nystrom(model: LaplaceGP, sample_shape: Size) -> tuple[KernelEvaluationMap, Tensor]:
     """A prior path spanned by the kernel at the items and at points that fill their box."""
     kernel, items = model.covar_module, model.nodes().detach()
@@ -166,9 +220,12 @@ def _nystrom(model: LaplaceGP, sample_shape: Size) -> tuple[KernelEvaluationMap,
     return KernelEvaluationMap(kernel, points), draw @ root.transpose(-1, -2)
 
 
-def _features(model: LaplaceGP, num_features: int) -> FeatureMap:
-    """Random Fourier features; on another device those that the CPU draws."""
-    kernel, device = model.covar_module, model.items.device
+def _features(model: LaplaceGP, kernel: Kernel, num_features: int, columns: int = 0) -> FeatureMap:
+    """Random Fourier features of a kernel, which does not see some of the last columns.
+
+    On another device they are those that the CPU draws.
+    """
+    device = model.items.device
     parts = (part for part in kernel.modules() if isinstance(part, Kernel))
     if not model.items.shape[-2] and all(part.ard_num_dims is None for part in parts):
         raise UnsupportedError(
@@ -178,7 +235,7 @@ def _features(model: LaplaceGP, num_features: int) -> FeatureMap:
     there = device.type != "cpu"
     drawn: FeatureMap = gen_kernel_features(
         kernel=copy.deepcopy(kernel).cpu() if there else kernel,
-        num_inputs=model.transformed_items().shape[-1],
+        num_inputs=model.transformed_items().shape[-1] - columns,
         num_outputs=num_features,
     )
     return drawn.to(device) if there else drawn

@@ -3,12 +3,13 @@ r"""A Gaussian process over utilities, from comparisons, choices and measured va
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, cast
 
 import pandas as pd
 import torch
+from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import InputTransform
 from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
 from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
@@ -22,6 +23,7 @@ from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from gpytorch.means import ConstantMean, Mean, ZeroMean
+from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from linear_operator.operators import DiagLinearOperator
 from torch import Size, Tensor
@@ -43,6 +45,7 @@ from botorch_pref.data.checks import (
     refuse,
 )
 from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.ordered import Ratings
 from botorch_pref.data.rankings import Rankings
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -66,6 +69,7 @@ from botorch_pref.models.base import (
     num_columns,
     transformed_items,
 )
+from botorch_pref.models.fitting import search_by_steps
 
 _CANDIDATES = 4096  # of which inducing items are chosen
 
@@ -123,6 +127,7 @@ class PreferenceGP(LaplaceGP):
     merged_data: Comparisons | None
     _num_inducing: int | None = None
     _inducing: Tensor | None
+    _is_searched = False
 
     def __init__(
         self,
@@ -500,6 +505,37 @@ class PreferenceGP(LaplaceGP):
         link = copy.copy(self.likelihood)
         link.scale *= float(scale[0])
         return link
+
+    @property
+    def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
+        """See the base class; where annotators are told apart, the search is by their steps."""
+        effects = dict(self.learnt).get(PEOPLE)
+        if not isinstance(effects, AnnotatorEffects) or self._is_searched:
+            return super().custom_fit
+
+        def fit(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+            count = self._answers_of_each()
+            search = partial(search_by_steps, effects=effects, count=count)
+            self._is_searched = True  # by BoTorch, which asks for this property again
+            try:
+                return fit_gpytorch_mll(mll, **({"optimizer": search} | kwargs))
+            finally:
+                self._is_searched = False
+
+        return fit
+
+    def _answers_of_each(self) -> Tensor:
+        """The ``... x A``-dim numbers of answers of the annotators who are told apart."""
+        effects = self._annotator_effects()
+        total = torch.zeros_like(effects.log_reliability.detach())
+        for part in self._parts().values():
+            if part.annotator is not None and not isinstance(part, Ratings):
+                who = part.annotator.expand(*total.shape[:-1], -1)
+                is_told = (who >= 0) & (who < total.shape[-1])
+                weight = getattr(part, "count", torch.ones_like(who))
+                weight = torch.where(is_told, weight, 0.0).to(total)
+                total.scatter_add_(-1, torch.where(is_told, who, 0), weight)
+        return total
 
     def observed(self) -> Observed:
         parts, scaling = self._parts(), self.scaling()

@@ -66,10 +66,6 @@ class PFTS(UtilityStrategy):
         check_word("on_identical", self.on_identical, OnIdentical)
         if self.on_identical == "keep" and self.asked.num_items > 2:
             raise UnsupportedError('`on_identical` "keep" is of duels and grades.')
-        if self.own_utilities and self.space.choices is None:
-            raise UnsupportedError(
-                "Paths over a box are of one utility: `own_utilities` needs `choices`."
-            )
         if self.scale != "paper":
             self.scale = checked_positive("scale", self.scale)
 

@@ -97,9 +97,9 @@ class Part(NamedTuple):
         generator = torch.Generator().manual_seed(0)
         held = torch.randint(self.folds, (int(units.max()) + 1,), generator=generator)[units]
         held = held == self.fold
-        start = time.perf_counter()
+        start = time.process_time()
         model = self._fitted(data, ~held)
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         known = data.who[held] if MODELS[self.model] else None
         with torch.no_grad():
             chance = model.win_probability(data.items[data.pairs[held]], known)

@@ -15,7 +15,9 @@ from torch import Tensor
 from botorch_pref.acquisition import DuelingKnowledgeGradient
 from botorch_pref.acquisition.knowledge_gradient import SeenTable, gains_of_pairs
 from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.kernels import ComparisonBiasKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
+from botorch_pref.models import PreferenceGP
 from tests.acquisition.common import (
     REFERENCE,
     Array,
@@ -28,7 +30,7 @@ from tests.acquisition.common import (
     seen,
 )
 from tests.contracts.acquisition import PairAcquisitionContract
-from tests.models.common import rand
+from tests.models.common import make_duels, make_kernel, rand
 
 LINKS = {LogitLikelihood: special.expit, ProbitLikelihood: stats.norm.cdf}
 NODES = 0.25 * torch.arange(-32, 33).double()
@@ -132,6 +134,33 @@ def test_pending_pairs() -> None:
     rule = make(make_botorch_model())
     with pytest.raises(UnsupportedError, match="condition_on_pairs"):
         rule.set_pending_pairs(pending)
+
+
+@torch.no_grad()
+def test_pending_pairs_are_answered_by_whom_they_are_put_to() -> None:
+    """Of a person's view, who answers otherwise than the utility of all would."""
+    items, rows = make_duels(8, 12, 2)
+    both = torch.cat([seen(items, 1.0), seen(items, 2.0)])
+    rows = torch.cat([rows, rows, rows[:8].flip(-1) + 8])  # the second is of another opinion
+    kernel = ComparisonBiasKernel(make_kernel(2), bias=3.0, number=2)
+    model, X = PreferenceGP(both, rows, covar_module=kernel), seen(rand(9, 2, 2), 2.0)
+    pairs = rand(60, 2, 2, seed=4)
+    shared, own = (model.pair_posterior(seen(pairs, z)).mean.flatten() > 0 for z in (0.0, 2.0))
+    pending = seen(pairs[shared != own][:2], 2.0)
+    assert len(pending) == 2
+    answers = own[shared != own][:2].double()
+    rule = make(model, reference=seen(REFERENCE, 0.0), project=project)
+    rule.set_pending_pairs(pending)
+    by_hand, turned = (
+        make(
+            model.condition_on_pairs(pending, told),
+            reference=seen(REFERENCE, 0.0),
+            project=project,
+        )(X)
+        for told in (answers, 1.0 - answers)
+    )
+    torch.testing.assert_close(rule(X), by_hand)
+    assert (by_hand - turned).abs().max() > 1e-4
 
 
 @torch.no_grad()

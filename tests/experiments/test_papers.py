@@ -15,7 +15,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
 
 from botorch_pref.runner.experiment import build_strategy
-from experiments.annotators import light_fields, others
+from experiments.annotators import light_fields, others, people
 from experiments.cobol.settings import synthetic
 from experiments.comp_gp_ucb.oracle import OracleGPUCB
 from experiments.defaults import beliefs, favourites, strategies
@@ -342,6 +342,17 @@ def test_telling_people_apart_pays(tmp_path: Path, capsys: pytest.CaptureFixture
     assert len(table) == 2 * table["row"].nunique()
     assert table["log"].between(-7.0, 0.0, inclusive="left").all()
     assert "offset" in capsys.readouterr().out
+
+
+def test_how_many_answers_of_known_people_are_needed() -> None:
+    """Half of them, where known ones are as near after 40 as pooled ones after 80."""
+    rows = [
+        {"problem": "p", "seed": seed, "people": name, "answers": n, "share": 2.0 ** (-n / rate)}
+        for seed in range(3)
+        for name, rate in (("known", 10.0), ("pooled", 20.0))
+        for n in (20, 40, 60, 80)
+    ]
+    assert people.answers_needed(pd.DataFrame(rows)) == pytest.approx((40.0, 0.0))
 
 
 def test_sampled_beliefs_are_those_of_quadrature() -> None:

@@ -326,7 +326,7 @@ def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, in
         observed = model.observed().observations
         model.inference = "laplace"
         mode = observed.incidence.apply(model.posterior(model.items).mean.squeeze(-1))
-        assert bool((observed.excess(mode) > 0).any())
+        assert bool((observed.derivatives(mode)[1].excess > 0).any())
         model.inference = inference
     for name, exact, numerical in parameter_gradients(model, model.log_evidence):
         torch.testing.assert_close(exact, numerical, atol=2e-6, rtol=2e-6, msg=name)
@@ -469,11 +469,75 @@ def test_swapping_both_items_turns_grades_around() -> None:
     torch.testing.assert_close(make(data).log_evidence(), make(turned).log_evidence())
 
 
-def test_the_order_of_answers_does_not_matter() -> None:
-    order = rand(12, seed=8).argsort()
-    data = grades()
-    moved = Grades(X, data.pairs[order], data.grade[order], 5)
-    torch.testing.assert_close(make(data).log_evidence(), make(moved).log_evidence())
+@pytest.mark.parametrize("inference", ["laplace", "ep"])
+@pytest.mark.parametrize(
+    "data", [duels(), grades(), grades(people=2), ratings(), rankings(), favourites(people=2)]
+)
+def test_the_order_of_answers_and_of_items_does_not_matter(data: Any, inference: Any) -> None:
+    if inference == "ep" and isinstance(data, Choices):
+        pytest.skip("annotators of choices are of Laplace's inference")
+    fields = data._tensors()
+    rows = {name: value for name, value in fields.items() if name != "datapoints"}
+    number = len(rows["items" if "items" in rows else "pairs"])
+    order, items = rand(number, seed=8).argsort(), rand(len(X), seed=3).argsort()
+    place = items.argsort()  # where each item went
+    moved = {name: value[order] for name, value in rows.items()}
+    for name in {"pairs", "items"} & moved.keys():
+        moved[name] = place[moved[name]]
+    other = replace(data, datapoints=X[items], **moved)
+    one, two = (
+        make(data=part, inference=inference)
+        if isinstance(part, Comparisons)
+        else make(part, inference=inference)
+        for part in (data, other)
+    )
+    torch.testing.assert_close(one.log_evidence(), two.log_evidence(), atol=1e-7, rtol=0)
+    assert_same_posterior(one.posterior(POINTS), two.posterior(POINTS), atol=1e-6)
+
+
+@every_link
+@pytest.mark.parametrize("lapse", [1e-15, 0.02, 0.5])
+def test_both_answers_of_a_person_and_their_derivatives(
+    link: BernoulliLikelihood, lapse: float
+) -> None:
+    """Their chances sum to one; derivatives are autograd's, also where they are not concave."""
+    h = torch.linspace(-8.0, 8.0, 33, dtype=torch.double, requires_grad=True)
+    size, offset = torch.full_like(h, 1.7).detach(), torch.full_like(h, -0.6).detach()
+    person = AnnotatedLikelihood(link, size, offset, torch.full_like(size, lapse))
+    one = torch.ones_like(size)
+    chances = [person.log_prob(h, answer * one, one).exp() for answer in (0.0, 1.0)]
+    torch.testing.assert_close(sum(chances), one, atol=1e-14, rtol=0)
+    seen = (1.0 - lapse) * link(1.7 * h - 0.6) + 0.5 * lapse
+    torch.testing.assert_close(chances[1], seen, atol=1e-14, rtol=0)
+    weight, answer = 3.0 * one, 0.25 * one
+    value, expected = person.log_prob(h, answer, weight), []
+    for _ in range(3):
+        (value,) = torch.autograd.grad(value.sum(), h, create_graph=True)
+        expected.append(value.detach())
+    score, curvature, third = person.derivatives(h.detach(), answer, weight)
+    torch.testing.assert_close(score, expected[0], atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(curvature, -expected[1], atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(third, expected[2], atol=1e-6, rtol=1e-6)
+    assert bool((curvature < -0.01).any()) or lapse < 0.01
+    far = torch.tensor([-1e3, 1e3]).double()
+    person = person.select(slice(2))
+    for value in (
+        person.log_prob(far, one[:2], one[:2]),
+        *person.derivatives(far, one[:2], one[:2]),
+    ):
+        assert bool(value.isfinite().all())
+
+
+@every_link
+@QUICK
+@given(st.floats(-20.0, 20.0), st.floats(0.05, 5.0), st.floats(0.01, 10.0))
+def test_intervals_are_log_concave(link: Any, at: float, width: float, step: float) -> None:
+    """The log chance in the middle of two places is at least the mean of those there."""
+    places = torch.tensor([at - step, at, at + step]).double()
+    lower = torch.full_like(places, -width / 2)
+    one = torch.ones_like(places)
+    before, here, after = IntervalLikelihood(link, lower, -lower).log_prob(places, one, one)
+    assert float(here - 0.5 * (before + after)) >= -1e-12 * float(1.0 + here.abs())
 
 
 @pytest.mark.parametrize("inference", ["laplace", "ep"])
@@ -714,7 +778,7 @@ def test_searches_with_lapses_converge_as_quickly_as_without() -> None:
     system = model.system(model.transformed_items(), model.observed())
     assert isinstance(system, PrimalSystem)
     mode = find_mode(system)
-    assert system.observations.excess(mode.latent).max() > 0.01
+    assert mode.state.curvature.excess.max() > 0.01
     assert bool(mode.converged)
     assert int(mode.num_steps) <= 12
     assert float(mode.state.distance) < 1e-10

@@ -1,4 +1,4 @@
-"""The default priors, near whose modes a fit stays while answers say little."""
+"""The default priors, near whose modes a fit stays while answers say little; and the search."""
 
 import copy
 import math
@@ -6,10 +6,12 @@ import math
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
+from botorch.optim.fit import fit_gpytorch_mll_scipy, fit_gpytorch_mll_torch
 from botorch.optim.utils import sample_all_priors
 from scipy.stats import lognorm
 from torch import Size
 
+from botorch_pref.data import Comparisons
 from botorch_pref.kernels.items import (
     DEFAULT_LENGTHSCALE,
     DEFAULT_OUTPUT_SCALE,
@@ -99,3 +101,90 @@ def test_priors_can_be_sampled_copied_and_moved() -> None:
     other = copy.deepcopy(model).float().covar_module
     heights = other.outputscale_prior.log_prob(other.outputscale)
     assert heights.dtype == torch.float32
+
+
+# ------------------------------------------------------------------- with annotators
+
+
+def answers_of_people(number: int, people: int = 8, seed: int = 0) -> Comparisons:
+    """Duels of people of different reliability, who prefer the first; one answers most of them."""
+    generator = torch.Generator().manual_seed(seed)
+    X = rand(20, 3, seed=seed)
+    rows = torch.rand(number, 20, generator=generator).argsort(-1)[:, :2]
+    who = (people * torch.rand(number, generator=generator) ** 3).long()
+    value = 4.0 * (torch.sin(5.0 * X[:, 0]) + X[:, 1])
+    size = torch.linspace(-1.0, 1.0, people).exp().double()[who]
+    latent = size * (value[rows[:, 0]] - value[rows[:, 1]]) + 1.0
+    chance = torch.rand(number, generator=generator, dtype=torch.double)
+    wins = (chance < latent.sigmoid()).double()
+    return Comparisons(X, rows, wins, torch.ones_like(wins), who)
+
+
+def searched(data: Comparisons, **kwargs: object) -> tuple[PreferenceGP, float, int]:
+    """A fitted model, the objective there, and the number of its evaluations."""
+    model, number = PreferenceGP(data.datapoints, data), 0
+
+    def evaluated(mll: object) -> torch.Tensor:
+        nonlocal number
+        number += 1
+        return PreferenceGP.compute_custom_loss(model, mll)
+
+    model.compute_custom_loss = evaluated
+    mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+    fit_gpytorch_mll(mll, **kwargs)
+    found = number
+    return model, float(mll(None, None).detach()), found
+
+
+@pytest.mark.parametrize("number", [60, 300, 3000])
+def test_annotators_cost_few_more_evaluations(number: int) -> None:
+    data = answers_of_people(number)
+    model, best, evaluations = searched(data)
+    plain, same, unscaled = searched(data, optimizer=fit_gpytorch_mll_scipy)
+    assert best == pytest.approx(same, abs=1e-3)
+    assert evaluations <= 0.9 * unscaled
+    assert evaluations <= 2.5 * searched(data.pooled())[2]
+    for (name, one), other in zip(model.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2, msg=name)
+
+
+def test_what_is_not_to_be_learnt_of_annotators_stays() -> None:
+    data = answers_of_people(200)
+    model = PreferenceGP(data.datapoints, data)
+    effects = model.learnt["annotators"]
+    with torch.no_grad():
+        effects.typical_offset.fill_(0.25)
+    for name in ("typical_offset", "logit_lapse", "typical_logit_lapse"):
+        getattr(effects, name).requires_grad_(False)
+    mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+    before = float(mll(None, None).detach())
+    fit_gpytorch_mll(mll)
+    assert float(mll(None, None).detach()) > before + 1.0
+    assert effects.typical_offset.item() == 0.25
+    assert not effects.logit_lapse.any()
+    assert effects.offset.abs().max() > 0.05
+
+
+def test_annotators_of_a_batch_are_searched_together() -> None:
+    data = answers_of_people(80, 3)
+    expanded = data.expand(Size([2]))
+    both = PreferenceGP(expanded.datapoints, expanded)
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(both.likelihood, both))
+    _, best, _ = searched(data)
+    mll = LaplaceMarginalLogLikelihood(both.likelihood, both)
+    assert float(mll(None, None).detach()) == pytest.approx(2.0 * best, abs=1e-3)
+
+
+def test_another_search_is_the_callers() -> None:
+    data = answers_of_people(60)
+    model = PreferenceGP(data.datapoints, data)
+    mll = LaplaceMarginalLogLikelihood(model.likelihood, model)
+    before = float(mll(None, None).detach())
+    fit_gpytorch_mll(mll, optimizer=fit_gpytorch_mll_torch, optimizer_kwargs={"step_limit": 3})
+    assert float(mll(None, None).detach()) > before
+    start = copy.deepcopy(model.state_dict())
+    fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 1}})
+    assert any(not torch.equal(value, start[name]) for name, value in model.state_dict().items())
+    after = float(mll(None, None).detach())
+    fit_gpytorch_mll(mll)
+    assert float(mll(None, None).detach()) > after

@@ -22,7 +22,7 @@ from torch import Size, Tensor
 
 from botorch_pref.exceptions import PathwiseResidualWarning
 from botorch_pref.inference.finite import FinitePosterior
-from botorch_pref.kernels import DuelingKernel
+from botorch_pref.kernels import ComparisonBiasKernel, DuelingKernel
 from botorch_pref.models import BernoulliGP, PreferenceGP
 from botorch_pref.models.base import LaplaceGP
 from botorch_pref.models.pathwise import draw_posterior_paths
@@ -123,6 +123,31 @@ def test_kernels_with_random_features(kernel: Kernel) -> None:
     # The features are one draw, whose error the mean of the paths does not have.
     assert_mean(draws, posterior.mean.squeeze(-1), 1.15 * posterior.covariance_matrix)
     assert largest_error(draws, posterior.covariance_matrix) < 0.15
+
+
+@pytest.mark.parametrize("bias", [0.4, None])
+@torch.no_grad()
+def test_paths_of_a_utility_and_of_views_of_it(bias: float | None) -> None:
+    """Of the utility, in the first three rows, and of what two people see."""
+    kernel = ComparisonBiasKernel(make_kernel(2), bias=bias, number=2)
+    if bias is None:
+        kernel.bias = torch.tensor([0.1, 0.8])
+    items, duels = make_duels(8, 12, 2)
+    items = torch.cat([items, torch.arange(8).remainder(2).double().unsqueeze(-1) + 1.0], -1)
+    model = PreferenceGP(items, duels, covar_module=kernel)
+    view = torch.tensor([[0.0], [0.0], [0.0], [1.0], [1.0], [2.0], [2.0]]).double()
+    points = torch.cat([rand(7, 2, seed=7), view], -1)
+    points[5, :2] = points[3, :2] = points[0, :2]
+    with seeded(0):
+        path = draw_matheron_paths(model, Size([3000]))
+    draws, posterior = path(points), model.posterior(points)
+    assert_mean(draws, posterior.mean.squeeze(-1), 1.15 * posterior.covariance_matrix)
+    expected = contrasts(posterior.covariance_matrix)
+    found = contrasts(torch.cov(draws.T))
+    torch.testing.assert_close(found, expected, atol=0.12 * float(expected.max()), rtol=0)
+    one = draw_matheron_paths(model, Size())
+    batch = one(torch.stack([points, points.flip(0)]))
+    torch.testing.assert_close(batch, torch.stack([one(points), one(points.flip(0))]))
 
 
 @variances

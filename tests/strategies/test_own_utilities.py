@@ -51,7 +51,7 @@ def play(strategy: Any, number: int, names: Any = ("ann", "bob", "cy")) -> Any:
     ("kind", "domain"),
     [
         *((kind, {"choices": TABLE}) for kind in (DuelingKG, PFTS)),
-        *((kind, {"bounds": BOUNDS}) for kind in (EUBO, RandomPairs)),
+        *((kind, {"bounds": BOUNDS}) for kind in (EUBO, PFTS, RandomPairs)),
     ],
 )
 def test_each_person_has_a_favourite(kind: Any, domain: Any, monkeypatch: Any) -> None:
@@ -147,7 +147,6 @@ def test_what_a_study_cannot_begin_with(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: PFTS(bounds=BOUNDS, own_utilities=True), UnsupportedError, "Paths over a box"),
         (lambda: POPBO(bounds=BOUNDS, own_utilities=True), UnsupportedError, "no `own_utilities`"),
         (
             lambda: MRLPF(bounds=BOUNDS, horizon=9, known=[(Duel(0, TABLE[:2]), 1.0)]),
