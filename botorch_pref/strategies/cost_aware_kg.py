@@ -41,7 +41,17 @@ from botorch_pref.space.search_space import Maximum
 from botorch_pref.strategies.base import Candidate, Chosen, expected_answers, next_best
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
 from botorch_pref.strategies.state import Entry, Form, listed, number, tensors, whole
-from botorch_pref.strategies.utility import KernelArgument, as_likelihood, kernel_of, own_kernel
+from botorch_pref.strategies.utility import (
+    MOST_COMPARED,
+    MOST_LEARNT,
+    NUM_INDUCING,
+    KernelArgument,
+    as_likelihood,
+    kernel_of,
+    own_kernel,
+    random_items,
+    random_part,
+)
 
 _POOL = 512  # items at which draws are compared
 _NEARBY = 128  # of these around the best ones
@@ -114,7 +124,8 @@ class CostAwareKG(BudgetedStrategy):
 
     ``ask`` returns a :class:`~botorch_pref.queries.Duel` or an
     :class:`~botorch_pref.queries.Evaluate`; ``recommend`` the maximiser of the posterior mean.
-    Hyperparameters are learnt again whenever duels or values have grown by a tenth.
+    Hyperparameters are learnt again whenever duels or values have grown by a tenth, from 300 of
+    either at most. Of more than 1,000 answers the model is through some of their items.
 
     Example:
         >>> strategy = CostAwareKG(bounds=bounds, duel_cost=0.1, value_cost=1, budget=30)
@@ -154,7 +165,7 @@ class CostAwareKG(BudgetedStrategy):
     record_type: ClassVar[type[QueryRecord]] = GainRecord
     _entries = BudgetedStrategy._entries | {
         "units": Entry("units", Form(Units.read, list)),
-        "parameters": Entry("_parameters", tensors(lambda own: own._build({}))),
+        "parameters": Entry("_parameters", tensors(lambda own: own._build({}, own._answered))),
         "num_fitted_each": Entry("_num_fitted", Form(_read_num_fitted, list)),
     }
 
@@ -190,7 +201,9 @@ class CostAwareKG(BudgetedStrategy):
         if not any(map(refit_is_due, sizes, self._num_fitted)):
             return
         self.units = Units.of(self.values)
-        model = self._build({})
+        seed = derive_seed(self.seed, "part", sum(sizes))
+        duels, values = (random_part(one, MOST_LEARNT, seed) for one in (self.duels, self.values))
+        model = self._build({}, [*duels, *values])
         if any(one.requires_grad for one in model.parameters()):
             with seeded(derive_seed(self.seed, "fit", sum(sizes)), model.items.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
@@ -207,7 +220,7 @@ class CostAwareKG(BudgetedStrategy):
         if self._model is None:
             if not self._parameters:
                 self.units = Units.of(self.values)
-            self._model = self._build(self._parameters)
+            self._model = self._build(self._parameters, self._answered)
         known = self._model
         if not pending:
             return known
@@ -217,7 +230,12 @@ class CostAwareKG(BudgetedStrategy):
             mean = known.posterior(marked(self._items_of([query]), marker)).mean.squeeze(-1)
             return self.units.offset + self.units.spread * mean
 
-        return self._build(self._parameters, expected_answers(pending, utility))
+        expected = expected_answers(pending, utility)
+        return self._build(self._parameters, [*self._answered, *expected])
+
+    @property
+    def _answered(self) -> list[Answered]:
+        return [*self.duels, *self.values]
 
     @property
     def value_noise(self) -> float:
@@ -228,11 +246,10 @@ class CostAwareKG(BudgetedStrategy):
         return 1.0 if model is None else float(model.noise.detach())
 
     def _build(
-        self, parameters: Mapping[str, Tensor], expected: Sequence[Answered] = ()
+        self, parameters: Mapping[str, Tensor], answered: Sequence[Answered]
     ) -> PreferenceGP:
-        """A model of all answers and of expected ones; without parameters, one to be fitted."""
+        """A model of some answers; without parameters, one to be fitted."""
         like = self.space.bounds
-        answered = [*self.duels, *self.values, *expected]
         duels = [done for done in answered if done.query.comparisons(done.answer or 0.0)]
         items = marked(self._items_of([query for query, _ in duels]), COMPARED)
         pairs = items.view(len(duels), 2, self.space.dim + 1)
@@ -254,9 +271,22 @@ class CostAwareKG(BudgetedStrategy):
             covar_module=deepcopy(self._prior),
             mean_module=mean,
             input_transform=self.space.input_transform(num_markers=1),
+            inducing_points=self._inducing_items(data, values),
         )
         model.load_state_dict(parameters, strict=False)  # without values it has fewer
         return model
+
+    def _inducing_items(self, data: Comparisons, values: Values | None) -> Tensor | None:
+        """Some of the items of very many answers, which inference is through; None for all.
+
+        All that were measured are among them, as their values are known best.
+        """
+        measured = data.datapoints[:0] if values is None else values.datapoints
+        if data.num_comparisons + len(measured) <= MOST_COMPARED:
+            return None
+        seed = derive_seed(self.seed, "inducing", data.num_comparisons)
+        compared = random_items(data.datapoints, NUM_INDUCING, seed)
+        return torch.cat([measured.unique(dim=0), compared])
 
     def _next(self) -> Chosen:
         self._refit()  # others may be at the last of the initial design
