@@ -40,6 +40,7 @@ from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import Maximum
 from botorch_pref.strategies.base import Candidate, Chosen, expected_answers, next_best
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
+from botorch_pref.strategies.shortlist import shortlist
 from botorch_pref.strategies.state import Entry, Form, listed, number, tensors, whole
 from botorch_pref.strategies.utility import (
     MOST_COMPARED,
@@ -294,7 +295,7 @@ class CostAwareKG(BudgetedStrategy):
         search = _Search(self, len(self.records), [*duels, *self._unmeasured()])
         kinds = [kind for kind in self.kinds if self._buys(kind)]
         if not kinds:
-            return Chosen(GainRecord("value", "confirm"), Candidate.of(search.confirmed()))
+            return Chosen(GainRecord("value", "confirm"), *search.candidates(search.confirmed()))
         found = {kind: search.duel() if kind == "duel" else search.value() for kind in kinds}
         spread = self.units.spread
         gains = {
@@ -302,8 +303,7 @@ class CostAwareKG(BudgetedStrategy):
         }
         kind = max(kinds, key=gains.__getitem__)
         record = GainRecord(kind, "gain", **{f"{one}_gain": gains[one] for one in kinds})
-        rows = found[kind].indices or (None, None)
-        return Chosen(record, *map(Candidate, found[kind].items, rows))
+        return Chosen(record, *search.candidates(found[kind]))
 
     def _buys(self, kind: Kind) -> bool:
         """Whether a query can be paid beside the value that is kept to the end."""
@@ -321,16 +321,23 @@ class CostAwareKG(BudgetedStrategy):
         """The maximiser of the posterior mean of the utility, over the whole domain."""
         if not self.num_answers:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
-        return Candidate.of(_Search(self, self.num_answers, []).recommended)
+        search = _Search(self, self.num_answers, [])
+        return search.candidates(search.recommended)[0]
 
 
 class _Search:
-    """The best queries under the model of a strategy, with pending queries as expected."""
+    """The best queries under the model of a strategy, with pending queries as expected.
+
+    Of very many choices they are sought among a short list of those that may be best.
+    """
 
     def __init__(self, strategy: CostAwareKG, number: int, pending: Sequence[Query]) -> None:
-        self.space = strategy.space
         self.seed = derive_seed(strategy.seed, "optimizer", number)
         self.model, self.noise = strategy.model(pending), strategy.value_noise
+        self.space, self.listed = strategy.space, None
+        if self.space.is_large:
+            self.listed = shortlist(self.model, marked(self.space.table, UTILITY), self.seed)
+            self.space = self.space.subset(self.listed)
         answered = (*strategy.values, *strategy.duels)
         self.asked = strategy._items_of([query for query, _ in answered])
         self.avoid = strategy._items_of([query for query in pending if query.measures])
@@ -338,7 +345,15 @@ class _Search:
     @cached_property
     def recommended(self) -> Maximum:
         """The maximiser of the posterior mean over the whole domain."""
-        return self._maximum(PosteriorMean(self.model), UTILITY, self._promising(), options=None)
+        return self._maximum(PosteriorMean(self.model), UTILITY, self._promising, options=None)
+
+    def candidates(self, found: Maximum) -> list[Candidate]:
+        """What was found, as items of the whole domain."""
+        if found.indices is None:
+            return [Candidate(item, None) for item in found.items]
+        rows = torch.tensor(found.indices)
+        rows = rows if self.listed is None else self.listed[rows.to(self.listed)]
+        return [*map(Candidate, found.items, rows.tolist())]
 
     def value(self) -> Maximum:
         """The value of the largest gain."""
@@ -386,13 +401,13 @@ class _Search:
         rule = _seen_as(rule, UTILITY, self.space.dim)
         return next_best(found, self.space, rule, self.seed, self.avoid)
 
+    @cached_property
     def _promising(self) -> Tensor:
         """The ``k x d``-dim asked items of the largest mean."""
         return self.asked[self._largest_means(self.asked)] if len(self.asked) else self.asked
 
-    @torch.no_grad()
     def _largest_means(self, items: Tensor) -> Tensor:
-        mean = self.model.posterior(marked(items, UTILITY).unsqueeze(-2)).mean.flatten()
+        mean, _ = self.model.marginals(marked(items, UTILITY))
         return mean.topk(min(_WELL_KNOWN, len(mean))).indices
 
     @cached_property
@@ -407,7 +422,7 @@ class _Search:
         if self.space.choices is not None:
             table = self.space.table
             return table if len(table) <= _MOST_EXACT else table[self.contenders]
-        promising = torch.cat([self.recommended.items, self._promising()])
+        promising = torch.cat([self.recommended.items, self._promising])
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "nearby", 0))
         moves = torch.randn(_NEARBY, self.space.dim, generator=generator, dtype=torch.double)
         centres = promising[torch.arange(_NEARBY) % len(promising)]
