@@ -432,7 +432,7 @@ class LaplacePosterior(NamedTuple):
             prior_variance: ``... x b``-dim prior variance of the combinations.
             cross_covariance: ``... x b x n``-dim covariance with the items.
         """
-        columns = self.system.columns(cross_covariance)
+        columns = self.system.columns(cross_covariance).to(self.gamma)
         explained = ((columns @ self.gamma) * columns).sum(-1)
         variance = (prior_variance - explained).clamp_min(0.0)
         return prior_mean + matvec(columns, self.weights), variance

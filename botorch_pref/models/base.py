@@ -34,7 +34,7 @@ from botorch_pref.inference.laplace import (
     refuse_second_derivatives,
 )
 from botorch_pref.inference.observations import Observations
-from botorch_pref.inference.systems import System, choose_system, keep_pages
+from botorch_pref.inference.systems import ExactSystem, System, choose_system, keep_pages
 from botorch_pref.kernels.items import dense_covariance
 from botorch_pref.likelihoods import checked_link
 from botorch_pref.progress import tracked
@@ -325,9 +325,11 @@ class LaplaceGP(Model, GP):
         posterior = ep_posterior if self.inference == "ep" else laplace_posterior
         return self.nodes(), posterior(system, self.variance_weight())
 
-    def cross_covariance(self, inputs: Tensor, items: Tensor) -> Tensor:
+    def cross_covariance(
+        self, inputs: Tensor, items: Tensor, kernel: Kernel | None = None
+    ) -> Tensor:
         """``... x q x n`` covariance of transformed inputs with the scaled nodes."""
-        kernel, scaling = self.covar_module, self.node_scaling()
+        kernel, scaling = kernel or self.covar_module, self.node_scaling()
         if inputs.dim() > 2 and items.dim() == 2 and not kernel.batch_shape:
             flat = dense_covariance(kernel, inputs.flatten(end_dim=-2), items)
             cross = flat.view(*inputs.shape[:-1], items.shape[-2])
@@ -348,11 +350,13 @@ class LaplaceGP(Model, GP):
         return MultivariateNormal(mean, to_linear_operator(covariance))
 
     @torch.no_grad()
-    def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def marginals(self, X: Tensor, rough: bool = False) -> tuple[Tensor, Tensor]:
         """Mean and variance of the utility at very many points, block by block.
 
         Args:
             X: ``... x n x d``-dim points.
+            rough: Whether single precision is enough, which halves the time. The posterior itself
+                is found as ever; through inducing items so are the predictions.
 
         Returns:
             The mean and the variance, each ``... x n``-dim.
@@ -360,17 +364,27 @@ class LaplaceGP(Model, GP):
         self.check_dimension("X", X)
         self.eval()
         items, posterior = self.laplace_posterior() if self.num_observations else (None, None)
+        kernel, mean_module, dtype = self.covar_module, self.mean_module, X.dtype
+        size = _BLOCK
+        rough = rough and (posterior is None or isinstance(posterior.system, ExactSystem))
+        if rough:
+            dtype, size = torch.float32, 2 * _BLOCK
+            kernel, mean_module = (copy.deepcopy(part).to(dtype) for part in (kernel, mean_module))
+        if items is not None and posterior is not None and rough:
+            items = items.to(dtype)
+            weights, gamma = posterior.weights.to(dtype), posterior.gamma.to(dtype)
+            posterior = posterior._replace(weights=weights, gamma=gamma)
         parts = []
         for large in X.split(_BLOCKS * _BLOCK, dim=-2):  # what is not n x m
-            inputs = self.transform_inputs(large)
-            variance = dense_covariance(self.covar_module, inputs, diag=True)
-            prior = self.mean_module(inputs).expand_as(variance), variance
+            inputs = self.transform_inputs(large).to(dtype)
+            variance = dense_covariance(kernel, inputs, diag=True)
+            prior = mean_module(inputs).expand_as(variance), variance
             if items is None or posterior is None:
                 parts.append(prior)
                 continue
-            blocks = (part.split(_BLOCK, dim=-1) for part in prior)
-            for block, mean, own in zip(inputs.split(_BLOCK, dim=-2), *blocks, strict=True):
-                cross = self.cross_covariance(block, items)
+            blocks = (part.split(size, dim=-1) for part in prior)
+            for block, mean, own in zip(inputs.split(size, dim=-2), *blocks, strict=True):
+                cross = self.cross_covariance(block, items, kernel)
                 parts.append(posterior.predict_differences(mean, own, cross))
         mean, variance = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
         return mean, variance

@@ -223,9 +223,9 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         moments = super().difference_moments(X.unsqueeze(MCMC_DIM))
         return self.likelihood.expected_probability(*moments).mean(-1)
 
-    def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def marginals(self, X: Tensor, rough: bool = False) -> tuple[Tensor, Tensor]:
         """Mean and variance of the mixture; see the base class."""
-        mean, variance = super().marginals(X.unsqueeze(MCMC_DIM))
+        mean, variance = super().marginals(X.unsqueeze(MCMC_DIM), rough)
         return mean.mean(-2), variance.mean(-2) + mean.var(-2, unbiased=False)
 
     def difference_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:

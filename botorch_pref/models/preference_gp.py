@@ -596,6 +596,19 @@ class PreferenceGP(LaplaceGP):
             parts.append(torch.ones_like(self.values.targets.squeeze(-1)))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
+    def log_evidence(self) -> Tensor:
+        """See the base class.
+
+        Raises:
+            UnsupportedError: Through inducing items, if there are annotators, grades or ratings.
+        """
+        if len(self.learnt) and self.inducing_points is not None:
+            raise UnsupportedError(
+                "Through `inducing_points` there is no evidence of answers of which more is learnt "
+                "than the utility: of annotators, grades or ratings. Fit a part of them exactly."
+            )
+        return super().log_evidence()
+
     def nodes(self) -> Tensor:
         inducing = self.inducing_points
         return super().nodes() if inducing is None else transformed_items(self._transform, inducing)
@@ -651,11 +664,6 @@ class PreferenceGP(LaplaceGP):
         size = sum(part.shape[-2] for part in parts)
         if not (number < size if number is not None else given is not None):
             return  # inference is exact
-        if len(self.learnt):
-            raise UnsupportedError(
-                "`inducing_points` are for answers of which nothing is learnt beside the utility, "
-                "not for annotators, grades or ratings."
-            )
         if torch.broadcast_shapes(batch, self.covar_module.batch_shape):
             raise UnsupportedError(
                 f"`inducing_points` are for one model, not for a batch of {tuple(batch)}."

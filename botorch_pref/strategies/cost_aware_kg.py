@@ -40,8 +40,19 @@ from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import Maximum
 from botorch_pref.strategies.base import Candidate, Chosen, expected_answers, next_best
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
+from botorch_pref.strategies.shortlist import shortlist
 from botorch_pref.strategies.state import Entry, Form, listed, number, tensors, whole
-from botorch_pref.strategies.utility import KernelArgument, as_likelihood, kernel_of, own_kernel
+from botorch_pref.strategies.utility import (
+    MOST_COMPARED,
+    MOST_LEARNT,
+    NUM_INDUCING,
+    KernelArgument,
+    as_likelihood,
+    kernel_of,
+    own_kernel,
+    random_items,
+    random_part,
+)
 
 _POOL = 512  # items at which draws are compared
 _NEARBY = 128  # of these around the best ones
@@ -114,7 +125,8 @@ class CostAwareKG(BudgetedStrategy):
 
     ``ask`` returns a :class:`~botorch_pref.queries.Duel` or an
     :class:`~botorch_pref.queries.Evaluate`; ``recommend`` the maximiser of the posterior mean.
-    Hyperparameters are learnt again whenever duels or values have grown by a tenth.
+    Hyperparameters are learnt again whenever duels or values have grown by a tenth, from 300 of
+    either at most. Of more than 1,000 answers the model is through some of their items.
 
     Example:
         >>> strategy = CostAwareKG(bounds=bounds, duel_cost=0.1, value_cost=1, budget=30)
@@ -154,7 +166,7 @@ class CostAwareKG(BudgetedStrategy):
     record_type: ClassVar[type[QueryRecord]] = GainRecord
     _entries = BudgetedStrategy._entries | {
         "units": Entry("units", Form(Units.read, list)),
-        "parameters": Entry("_parameters", tensors(lambda own: own._build({}))),
+        "parameters": Entry("_parameters", tensors(lambda own: own._build({}, own._answered))),
         "num_fitted_each": Entry("_num_fitted", Form(_read_num_fitted, list)),
     }
 
@@ -190,7 +202,9 @@ class CostAwareKG(BudgetedStrategy):
         if not any(map(refit_is_due, sizes, self._num_fitted)):
             return
         self.units = Units.of(self.values)
-        model = self._build({})
+        seed = derive_seed(self.seed, "part", sum(sizes))
+        duels, values = (random_part(one, MOST_LEARNT, seed) for one in (self.duels, self.values))
+        model = self._build({}, [*duels, *values])
         if any(one.requires_grad for one in model.parameters()):
             with seeded(derive_seed(self.seed, "fit", sum(sizes)), model.items.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
@@ -207,7 +221,7 @@ class CostAwareKG(BudgetedStrategy):
         if self._model is None:
             if not self._parameters:
                 self.units = Units.of(self.values)
-            self._model = self._build(self._parameters)
+            self._model = self._build(self._parameters, self._answered)
         known = self._model
         if not pending:
             return known
@@ -217,7 +231,12 @@ class CostAwareKG(BudgetedStrategy):
             mean = known.posterior(marked(self._items_of([query]), marker)).mean.squeeze(-1)
             return self.units.offset + self.units.spread * mean
 
-        return self._build(self._parameters, expected_answers(pending, utility))
+        expected = expected_answers(pending, utility)
+        return self._build(self._parameters, [*self._answered, *expected])
+
+    @property
+    def _answered(self) -> list[Answered]:
+        return [*self.duels, *self.values]
 
     @property
     def value_noise(self) -> float:
@@ -228,11 +247,10 @@ class CostAwareKG(BudgetedStrategy):
         return 1.0 if model is None else float(model.noise.detach())
 
     def _build(
-        self, parameters: Mapping[str, Tensor], expected: Sequence[Answered] = ()
+        self, parameters: Mapping[str, Tensor], answered: Sequence[Answered]
     ) -> PreferenceGP:
-        """A model of all answers and of expected ones; without parameters, one to be fitted."""
+        """A model of some answers; without parameters, one to be fitted."""
         like = self.space.bounds
-        answered = [*self.duels, *self.values, *expected]
         duels = [done for done in answered if done.query.comparisons(done.answer or 0.0)]
         items = marked(self._items_of([query for query, _ in duels]), COMPARED)
         pairs = items.view(len(duels), 2, self.space.dim + 1)
@@ -254,9 +272,22 @@ class CostAwareKG(BudgetedStrategy):
             covar_module=deepcopy(self._prior),
             mean_module=mean,
             input_transform=self.space.input_transform(num_markers=1),
+            inducing_points=self._inducing_items(data, values),
         )
         model.load_state_dict(parameters, strict=False)  # without values it has fewer
         return model
+
+    def _inducing_items(self, data: Comparisons, values: Values | None) -> Tensor | None:
+        """Some of the items of very many answers, which inference is through; None for all.
+
+        All that were measured are among them, as their values are known best.
+        """
+        measured = data.datapoints[:0] if values is None else values.datapoints
+        if data.num_comparisons + len(measured) <= MOST_COMPARED:
+            return None
+        seed = derive_seed(self.seed, "inducing", data.num_comparisons)
+        compared = random_items(data.datapoints, NUM_INDUCING, seed)
+        return torch.cat([measured.unique(dim=0), compared])
 
     def _next(self) -> Chosen:
         self._refit()  # others may be at the last of the initial design
@@ -264,7 +295,7 @@ class CostAwareKG(BudgetedStrategy):
         search = _Search(self, len(self.records), [*duels, *self._unmeasured()])
         kinds = [kind for kind in self.kinds if self._buys(kind)]
         if not kinds:
-            return Chosen(GainRecord("value", "confirm"), Candidate.of(search.confirmed()))
+            return Chosen(GainRecord("value", "confirm"), *search.candidates(search.confirmed()))
         found = {kind: search.duel() if kind == "duel" else search.value() for kind in kinds}
         spread = self.units.spread
         gains = {
@@ -272,8 +303,7 @@ class CostAwareKG(BudgetedStrategy):
         }
         kind = max(kinds, key=gains.__getitem__)
         record = GainRecord(kind, "gain", **{f"{one}_gain": gains[one] for one in kinds})
-        rows = found[kind].indices or (None, None)
-        return Chosen(record, *map(Candidate, found[kind].items, rows))
+        return Chosen(record, *search.candidates(found[kind]))
 
     def _buys(self, kind: Kind) -> bool:
         """Whether a query can be paid beside the value that is kept to the end."""
@@ -291,16 +321,23 @@ class CostAwareKG(BudgetedStrategy):
         """The maximiser of the posterior mean of the utility, over the whole domain."""
         if not self.num_answers:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
-        return Candidate.of(_Search(self, self.num_answers, []).recommended)
+        search = _Search(self, self.num_answers, [])
+        return search.candidates(search.recommended)[0]
 
 
 class _Search:
-    """The best queries under the model of a strategy, with pending queries as expected."""
+    """The best queries under the model of a strategy, with pending queries as expected.
+
+    Of very many choices they are sought among a short list of those that may be best.
+    """
 
     def __init__(self, strategy: CostAwareKG, number: int, pending: Sequence[Query]) -> None:
-        self.space = strategy.space
         self.seed = derive_seed(strategy.seed, "optimizer", number)
         self.model, self.noise = strategy.model(pending), strategy.value_noise
+        self.space, self.listed = strategy.space, None
+        if self.space.is_large:
+            self.listed = shortlist(self.model, marked(self.space.table, UTILITY), self.seed)
+            self.space = self.space.subset(self.listed)
         answered = (*strategy.values, *strategy.duels)
         self.asked = strategy._items_of([query for query, _ in answered])
         self.avoid = strategy._items_of([query for query in pending if query.measures])
@@ -308,7 +345,15 @@ class _Search:
     @cached_property
     def recommended(self) -> Maximum:
         """The maximiser of the posterior mean over the whole domain."""
-        return self._maximum(PosteriorMean(self.model), UTILITY, self._promising(), options=None)
+        return self._maximum(PosteriorMean(self.model), UTILITY, self._promising, options=None)
+
+    def candidates(self, found: Maximum) -> list[Candidate]:
+        """What was found, as items of the whole domain."""
+        if found.indices is None:
+            return [Candidate(item, None) for item in found.items]
+        rows = torch.tensor(found.indices)
+        rows = rows if self.listed is None else self.listed[rows.to(self.listed)]
+        return [*map(Candidate, found.items, rows.tolist())]
 
     def value(self) -> Maximum:
         """The value of the largest gain."""
@@ -356,13 +401,13 @@ class _Search:
         rule = _seen_as(rule, UTILITY, self.space.dim)
         return next_best(found, self.space, rule, self.seed, self.avoid)
 
+    @cached_property
     def _promising(self) -> Tensor:
         """The ``k x d``-dim asked items of the largest mean."""
         return self.asked[self._largest_means(self.asked)] if len(self.asked) else self.asked
 
-    @torch.no_grad()
     def _largest_means(self, items: Tensor) -> Tensor:
-        mean = self.model.posterior(marked(items, UTILITY).unsqueeze(-2)).mean.flatten()
+        mean, _ = self.model.marginals(marked(items, UTILITY))
         return mean.topk(min(_WELL_KNOWN, len(mean))).indices
 
     @cached_property
@@ -377,7 +422,7 @@ class _Search:
         if self.space.choices is not None:
             table = self.space.table
             return table if len(table) <= _MOST_EXACT else table[self.contenders]
-        promising = torch.cat([self.recommended.items, self._promising()])
+        promising = torch.cat([self.recommended.items, self._promising])
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "nearby", 0))
         moves = torch.randn(_NEARBY, self.space.dim, generator=generator, dtype=torch.double)
         centres = promising[torch.arange(_NEARBY) % len(promising)]

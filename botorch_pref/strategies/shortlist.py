@@ -18,9 +18,10 @@ _WIDTH = 2.0  # standard deviations of an upper bound
 def shortlist(model: LaplaceGP, table: Tensor, seed: int) -> Tensor:
     """Sorted rows of ``n x d``-dim items, a thousand at most, that may be the best.
 
-    All rows are screened by their posterior mean and by an upper bound, block by block. Of the best
-    ones by each, and of rows at random, those are taken that are the best of their block in a draw
-    from its joint posterior; as well as the best by each measure, and some at random.
+    All rows are screened by their posterior mean and by an upper bound, block by block and in
+    single precision. Of the best ones by each, and of rows at random, those are taken that are
+    the best of their block in a draw from its joint posterior; as well as the best by each
+    measure, and some at random.
 
     Args:
         model: A model of the utility.
@@ -31,7 +32,7 @@ def shortlist(model: LaplaceGP, table: Tensor, seed: int) -> Tensor:
     sample = torch.randperm(len(table), generator=generator)[:_POOL].to(table.device)
     if not model.num_observations:  # all are alike
         return sample[: 4 * _KEPT].sort().values
-    mean, variance = model.marginals(table)
+    mean, variance = model.marginals(table, rough=True)
     upper = mean + _WIDTH * variance.sqrt()
     best = [values.topk(min(_POOL, len(table))).indices for values in (mean, upper)]
     pool = torch.cat([*best, sample]).unique()

@@ -57,6 +57,9 @@ _OWN_MODE = 0.1  # of the variance of what is a person's own, relative to what a
 _MOST_SCALE = 1e6  # of a link
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
 _NUM_SAMPLES, _NUM_STEPS = 8, 12
+# Exact inference takes the cube of the number of comparisons. Of more than this hyperparameters are
+# learnt from a part of the answers, and a model is through some of the items.
+MOST_LEARNT, MOST_COMPARED, NUM_INDUCING = 300, 1000, 384
 
 
 class Told(NamedTuple):
@@ -64,7 +67,18 @@ class Told(NamedTuple):
 
     duels: Comparisons
     others: tuple[Choices | Rankings | Grades, ...]
-    size: int  # the number of answers
+    answered: list[Answered]  # all of them, in the order of their answers
+
+    @property
+    def size(self) -> int:
+        """The number of answers."""
+        return len(self.answered)
+
+    @property
+    def num_unknowns(self) -> int:
+        """The number of items or of comparisons, whichever is less: the size of exact inference."""
+        compared = sum(num_comparisons(query) for query, _ in self.answered)
+        return min(compared, sum(part.num_items for part in (self.duels, *self.others)))
 
 
 class UtilityLearner:
@@ -72,11 +86,14 @@ class UtilityLearner:
 
     Inputs are mapped to the unit cube of the space's bounds, and lengthscales are in its
     units. Hyperparameters that are learnt are fitted again, from where the kernel starts,
-    whenever the data have grown by a tenth. Those of the default kernel are fitted under one of two
-    priors, the package's or that of a rougher utility: the one at whose modes the evidence is
-    larger. For ``sure``, those of a judge who hardly errs are fitted as well, for which the
-    evidence has to speak by a nat, and whose inference is expectation propagation. Of choices a
-    nugget is learnt as well: rows of a table differ in more than its columns tell.
+    whenever the data have grown by a tenth; of more than 300 comparisons of as many items, to
+    300 at random. Of more than 1,000 the model is through 384 of their items, chosen at random
+    at those times, unless there are samples, or choices and rankings of several items, of which
+    inference stays exact. Those of the default kernel are fitted under one of two priors, the
+    package's or that of a rougher utility: the one at whose modes the evidence is larger. For
+    ``sure``, those of a judge who hardly errs are fitted as well, for which the evidence has to
+    speak by a nat, and whose inference is expectation propagation. Of choices a nugget is
+    learnt as well: rows of a table differ in more than its columns tell.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
@@ -298,31 +315,58 @@ class UtilityLearner:
         due = size > self.num_fitted if at_once else refit_is_due(size, self.num_fitted)
         if not self.learns or not due:
             return False
+        told = self._part_to_learn()
         if self.samples:
             kernel = self._default_kernel({}, _PRIOR_MODES[1], _NUM_SAMPLES)
-            self.values = fitted_values(self._fitted(kernel).covar_module)
+            self.values = fitted_values(self._fitted(kernel, told).covar_module)
         elif self._kernel is not None:
-            best = self._fitted(copy.deepcopy(self._kernel))
+            best = self._fitted(copy.deepcopy(self._kernel), told)
             kernel, self.effects = best.covar_module, parameters_of(best.learnt)
             if all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
                 self.values = parameters_of(kernel)
         else:
             starts = [self._default_kernel({}, modes) for modes in _PRIOR_MODES]
-            evidences = [self._build(kernel, self.told).log_evidence().item() for kernel in starts]
-            best = self._fitted(starts[evidences.index(max(evidences))])
+            evidences = [self._build(kernel, told).log_evidence().item() for kernel in starts]
+            best = self._fitted(starts[evidences.index(max(evidences))], told)
             self.values = fitted_values(best.covar_module)
             self.effects = parameters_of(best.learnt)
             if self.sure and not self.tells_people_apart:
-                sure = self._fitted(self._default_kernel({}, _SURE_MODES), "ep")
-                best.inference = "ep"
-                if float((sure.log_evidence() - best.log_evidence()).detach()) > _SURE_NATS:
+                sure = self._fitted(self._default_kernel({}, _SURE_MODES), told, "ep")
+                told = self._part_to_learn("part to choose by")  # of very many answers, others
+                if self._evidence(sure, told) - self._evidence(best, told) > _SURE_NATS:
                     self.values = fitted_values(sure.covar_module) | {"inference": "ep"}
         self.num_fitted = size
         return True
 
-    def _fitted(self, kernel: Kernel, inference: Inference = "laplace") -> PreferenceGP:
-        """The model of all comparisons, its hyperparameters fitted."""
-        model = self._build(kernel, self.told, inference)
+    @torch.no_grad()
+    def _evidence(self, model: PreferenceGP, told: Told) -> float:
+        """That of some answers by expectation propagation, under what a model has learnt."""
+        effects = parameters_of(model.learnt)
+        return self._build(model.covar_module, told, "ep", effects).log_evidence().item()
+
+    def _part_to_learn(self, stream: str = "part") -> Told:
+        """The answers that hyperparameters are learnt from: all, or of very many a random part."""
+        if self.told.num_unknowns <= MOST_LEARNT:
+            return self.told
+        seed = derive_seed(self.seed, stream, self.told.size)
+        return self._told_by(random_part(self.told.answered, MOST_LEARNT, seed))
+
+    def _inducing_items(self, told: Told) -> Tensor | None:
+        """Some of the items of very many answers, which inference is through; None for all.
+
+        They are of the answers up to the last refit, so that they seldom change.
+        """
+        joint = any(not isinstance(part, Grades) for part in told.others)
+        if self.samples or joint or told.num_unknowns <= MOST_COMPARED:
+            return None
+        number = last_refit(self.told.size)
+        seed = derive_seed(self.seed, "inducing", number)
+        part = random_part(told.answered[:number], NUM_INDUCING, seed)
+        return random_items(torch.cat([self._seen(query) for query, _ in part]), NUM_INDUCING, seed)
+
+    def _fitted(self, kernel: Kernel, told: Told, inference: Inference = "laplace") -> PreferenceGP:
+        """The model of some answers, its hyperparameters fitted."""
+        model = self._build(kernel, told, inference)
         with seeded(derive_seed(self.seed, "fit", self.told.size), model.items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         return model
@@ -442,11 +486,10 @@ class UtilityLearner:
         plain = [done for done in answered if self._tells(done.query)]
         kinds: dict[tuple[Any, ...], list[Answered]] = {}
         for done in plain:
-            key = (type(done.query), len(done.query.items), getattr(done.query, "num_grades", 0))
-            kinds.setdefault(key, []).append(done)
+            kinds.setdefault(_kind_of(done.query), []).append(done)
         duels = kinds.pop((Duel, 2, 0), [])
         others = tuple(self._block_of(found) for found in kinds.values())
-        return Told(self._comparisons(duels), others, len(plain))
+        return Told(self._comparisons(duels), others, plain)
 
     def _block_of(self, answered: Sequence[Answered]) -> Choices | Rankings | Grades:
         """Answers of one kind to questions of the same number of items, or of grades."""
@@ -535,6 +578,7 @@ class UtilityLearner:
         if self.samples and covar_module.batch_shape:
             options["num_steps"] = _NUM_STEPS
             return MomentMatchedPreferenceGP(duels.datapoints, duels, **options)
+        options["inducing_points"] = self._inducing_items(told)
         model = PreferenceGP(duels.datapoints, duels, variance=self.kappa, **options)
         put_effects(model, self.effects if effects is None else effects)
         return model
@@ -572,6 +616,39 @@ def check_rows(space: SearchSpace, what: str, most: int = MOST_EXACT) -> None:
             f"`choices` has {rows:,} rows, but {what} takes {most:,} at most. DuelingKG, EUBO and "
             "PFTS take any number; so does a study of a part of the rows."
         )
+
+
+def num_comparisons(query: Query) -> int:
+    """How many items a query compares with another one; 1 for a query of a single item."""
+    return len(query.items) - 1 if query.compares else 1
+
+
+def _kind_of(query: Query) -> tuple[type[Query], int, int]:
+    """What answers have in common that are one block of data."""
+    return type(query), len(query.items), getattr(query, "num_grades", 0)
+
+
+def random_part(answered: Sequence[Answered], most: int, seed: int) -> list[Answered]:
+    """Answers at random of as many comparisons at most, in their order.
+
+    The first one of each kind is among them: what is learnt of answers is by their kinds' order.
+    """
+    firsts = {_kind_of(done.query): place for place, done in reversed([*enumerate(answered)])}
+    order = torch.randperm(len(answered), generator=Generator().manual_seed(seed)).tolist()
+    chosen, left = set(firsts.values()), most
+    for place in order:
+        left -= num_comparisons(answered[place].query)
+        if left < 0:
+            break
+        chosen.add(place)
+    return [answered[place] for place in sorted(chosen)]
+
+
+def random_items(items: Tensor, most: int, seed: int) -> Tensor:
+    """Some of ``n x d``-dim items at random, each once."""
+    different = items.unique(dim=0)
+    order = torch.randperm(len(different), generator=Generator().manual_seed(seed))
+    return different[order[:most].to(items.device)]
 
 
 def last_refit(size: int) -> int:

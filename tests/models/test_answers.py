@@ -734,7 +734,7 @@ def test_bad_answers_are_refused_by_name(message: str, build: Any) -> None:
 
 def test_what_cannot_be_learnt_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="inducing_points"):
-        make(grades(), inducing_points=3)
+        make(grades(), inducing_points=3).log_evidence()
     assert make(grades(), inducing_points=500).posterior(POINTS).mean.isfinite().all()
     with pytest.raises(UnsupportedError, match="variance"):
         make(data=duels(), variance=4.0)
