@@ -395,7 +395,7 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
         ({"strategy": {**state, "history": [[query, 0.3], [query, 1.0]]}}, "history row 0.*0.3"),
         (
             {"strategy": {**state, "open": [opened], "next_id": 10}},
-            "open row 0: Query 9 is of .* outside",
+            "open row 0: Query 9 has the item .* outside",
         ),
         ({"strategy": {}}, ""),
         ({"told": content["told"][:1]}, "for every answer"),
@@ -452,7 +452,7 @@ def test_a_choice_that_is_not_the_one_of_its_row(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with (
         pytest.warns(StudyFileWarning),
-        pytest.raises(StudyFileError, match="`state` history row 1: Query 1 has other items"),
+        pytest.raises(StudyFileError, match="`state` history row 1: Query 1 has the item .* not that of its row"),
     ):
         Study.load(path, unverified=True)
 
