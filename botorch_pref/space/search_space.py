@@ -313,12 +313,10 @@ class SearchSpace:
                 if choices is not None
                 else f"the state has a checksum of its table, {listed}: give that as `choices`."
             )
+        given = {"bounds": state.get("bounds"), "choices": listed if choices is None else choices}
         tables = {
             name: torch.as_tensor(table, dtype=torch.double, device=device)
-            for name, table in (
-                ("bounds", state["bounds"]),
-                ("choices", listed if choices is None else choices),
-            )
+            for name, table in given.items()
             if table is not None
         }
         space = cls(**{**state, **tables})

@@ -34,6 +34,7 @@ from botorch_pref.runner.store import leftovers, replacing
 FORMAT, VERSION = "botorch_pref study", 3
 _READ_VERSIONS = (2, VERSION)  # 2 has no checksum
 _LARGEST, _DEEPEST = 2**29, 50  # bytes of the file or a table, and lists within lists
+_TOO_LARGE = f"it has more than {_LARGEST:,} bytes"
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -152,14 +153,16 @@ class StudyFile:
         if not isinstance(listed, dict):
             return None
         try:
-            if self.table.stat().st_size > _LARGEST:
-                raise ValueError(f"it has more than {_LARGEST:,} bytes")
-            # A map is as long as its header says, and not in memory if that is another size.
-            numbers = np.load(self.table, mmap_mode="r", allow_pickle=False)
-            if numbers.dtype != "<f8" or [*numbers.shape] != [
-                *map(listed.get, ("rows", "columns"))
-            ]:
-                raise ValueError(f"it has {numbers.dtype} numbers, {numbers.shape} of them")
+            known = self.table.stat()
+            if not stat.S_ISREG(known.st_mode):
+                raise ValueError("it is no file")
+            if known.st_size > _LARGEST:
+                raise ValueError(_TOO_LARGE)
+            # A map reads no pickle, and nothing at all before the sizes are known to be right.
+            numbers = np.lib.format.open_memmap(self.table, mode="r")
+            rows, columns = (listed.get(name) for name in ("rows", "columns"))
+            if numbers.dtype != "<f8" or numbers.shape != (rows, columns):
+                raise ValueError(f"it has {numbers.dtype} numbers of shape {numbers.shape}")
             found = torch.from_numpy(np.array(numbers, dtype=np.float64))
         except (OSError, ValueError, EOFError) as error:
             raise StudyFileError(
@@ -181,6 +184,8 @@ class StudyFile:
                 f"Study {str(self.path)!r} was changed by another program meanwhile; it is left "
                 "as it is. Load it again."
             )
+        if table is not None and table.numel() * 8 > _LARGEST:
+            raise StudyFileError(f"`choices` cannot be saved as a table: {_TOO_LARGE}.")
         head = {"format": FORMAT, "version": VERSION, "checksum": _UNSIGNED}
         texts = {name: json.dumps(value) for name, value in head.items()}
         data = (json_object({**texts, **content}) + "\n").encode()
@@ -278,7 +283,7 @@ def _parsed(path: Path) -> tuple[dict[str, Any], bool]:
     Of a version without checksums it is taken to be that.
     """
     if path.stat().st_size > _LARGEST:
-        raise ValueError(f"it has more than {_LARGEST:,} bytes")
+        raise ValueError(_TOO_LARGE)
     data = path.read_bytes()
     try:
         content = json.loads(data.decode())

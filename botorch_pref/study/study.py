@@ -264,7 +264,8 @@ class Study:
             try:
                 return cls(file, Content.from_json(entries, device, choices))
             except StudyError as error:
-                raise file.refusal(str(error)) from error
+                table = "" if choices is None else f" (its table is {str(file.table)!r})"
+                raise file.refusal(f"{error}{table}") from error
         except BaseException:
             file.close()
             raise
