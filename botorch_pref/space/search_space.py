@@ -133,6 +133,16 @@ class SearchSpace:
             raise SearchSpaceError("This space is a box: it has no `choices`.")
         return self.choices
 
+    @cached_property
+    def distinct_rows(self) -> Tensor:
+        """The sorted rows of the choices that are equal to none before."""
+        rows = torch.arange(len(self.table), device=self.table.device)
+        items, places = self.table.unique(dim=0, return_inverse=True)
+        first = rows.new_zeros(len(items)).scatter_reduce(
+            0, places, rows, "amin", include_self=False
+        )
+        return first.sort().values
+
     @property
     def is_large(self) -> bool:
         """Whether there are too many choices to compare all with all."""
@@ -197,6 +207,12 @@ class SearchSpace:
         total, generator = len(self.table), torch.Generator().manual_seed(seed)
         rounds = [torch.randperm(total, generator=generator) for _ in range(-(-n // total))]
         return torch.cat([*rounds, torch.empty(0, dtype=torch.long)])[:n]
+
+    def row_unlike(self, row: int, seed: int) -> int:
+        """A random row of the choices that is another item than that of a row."""
+        rows = (self.table != self.table[row]).any(-1).nonzero().squeeze(-1)
+        generator = torch.Generator().manual_seed(seed)
+        return int(rows[torch.randint(len(rows), (), generator=generator)])
 
     def uniform(self, seed: int) -> Tensor:
         """A ``d``-dim item of a box, drawn uniformly; categories and whole numbers likewise."""

@@ -13,7 +13,19 @@ from botorch_pref.models import PreferenceGP
 from botorch_pref.problems.registry import get_problem
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import EUBO, PFTS, LaplacePOPBO, RandomPairs
+from botorch_pref.strategies import (
+    COBOL,
+    DTS,
+    EUBO,
+    PFTS,
+    POPBO,
+    CompGPUCB,
+    CostAwareKG,
+    DuelingKG,
+    LaplacePOPBO,
+    MaxMinLCBStrategy,
+    RandomPairs,
+)
 from tests.models.common import rand
 
 PAIRS = torch.tensor([[0, 1], [2, 3]])
@@ -65,10 +77,28 @@ def test_they_are_refused(make: Callable[[], Any], error: type[Exception], match
         make()
 
 
-@pytest.mark.parametrize("kind", [EUBO, PFTS, LaplacePOPBO, RandomPairs])
-def test_equal_choices_do_not_meet(kind: Any) -> None:
-    strategy = kind(choices=torch.tensor([[0.0], [0.0], [1.0], [0.0]]).double(), seed=0)
-    for step in range(8):
-        query = strategy.ask()
-        assert not torch.equal(*query.items)
-        strategy.tell(query, float(step % 2))
+PRICES = {"num_initial_duels": 3, "num_initial_values": 2, "budget": None, "duel_cost": 0.01}
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        *((kind, {}) for kind in (DTS, DuelingKG, EUBO, LaplacePOPBO, MaxMinLCBStrategy, PFTS)),
+        *((kind, {}) for kind in (POPBO, RandomPairs)),
+        *((kind, PRICES) for kind in (CompGPUCB, CostAwareKG)),
+        (PFTS, {"question": "best of 3"}),
+        (COBOL, {"num_initial_values": 2, "num_initial_labels": 4, "feedback": "compare"}),
+    ],
+)
+def test_equal_choices_do_not_meet(kind: Any, options: dict[str, Any]) -> None:
+    for seed in range(2):
+        items = rand(3, 1)[[0, 1, 0, 0, 2, 0, 0, 0]]
+        strategy, asked = kind(choices=items, seed=seed, **options), 0
+        for _ in range(8):
+            query = strategy.ask()
+            if query.compares:
+                assert len(query.items.unique(dim=0)) == len(query.items)
+                asked += 1
+            strategy.tell(query, 1.0)
+        assert asked > 2
