@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
@@ -51,18 +52,20 @@ class ScaledLikelihood(Module):
     scale of the kernel is the only scale that is learnt, unless values are measured too.
 
     Args:
-        scale: What utilities are multiplied by; positive and finite.
+        scale: What utilities are multiplied by, from 1e-100 to 1e100.
 
     Raises:
-        InputDataError: If ``scale`` is not positive and finite.
+        InputDataError: If ``scale`` is no such number.
     """
 
     has_bounded_score = True
 
     def __init__(self, scale: float = 1.0) -> None:
         super().__init__()
-        if not (math.isfinite(scale) and scale > 0):
-            raise InputDataError(f"scale must be positive and finite, got {scale}.")
+        if not isinstance(scale, Real) or not 1e-100 <= scale <= 1e100:
+            raise InputDataError(
+                f"`scale` must be a positive number, 1e-100 to 1e100, got {scale!r}."
+            )
         self.scale = float(scale)
 
     def extra_repr(self) -> str:

@@ -144,7 +144,7 @@ class Query:
     def is_plain(self) -> bool:
         """Whether all of its items differ; else an answer is no comparison of all of them."""
         rows = self.row_indices
-        distinct = self.rows.unique(dim=0) if rows is None else {*rows}
+        distinct = {*(rows or map(tuple, self.rows.tolist()))}
         return len(distinct) == len(self.rows)
 
     @property

@@ -6,6 +6,7 @@ data the row.
 
 from __future__ import annotations
 
+import math
 import operator
 import warnings
 from collections.abc import Mapping
@@ -200,16 +201,15 @@ def checked_kappa(argument: str, value: object) -> Literal["laplace"] | float:
     return "laplace"
 
 
-def check_count(argument: str, value: object, least: int) -> int:
+def check_count(argument: str, value: object, least: int, most: float = math.inf) -> int:
     """A whole number, also of NumPy's, as an ``int``."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise ComparisonDataError(
-            f"`{argument}` must be a whole number, at least {least}, not {value!r}."
-        )
+    if isinstance(value, bool) or not least <= number <= most:
+        limit = f"at least {least}" if most == math.inf else f"{least} to {most:,}"
+        raise ComparisonDataError(f"`{argument}` must be a whole number, {limit}, not {value!r}.")
     return number
 
 

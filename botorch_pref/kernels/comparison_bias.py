@@ -22,6 +22,7 @@ from botorch_pref.kernels.items import WrapperKernel
 DEFAULT_BIAS = 0.01
 _PRIOR_DEVIATION = 1.0
 _LEAST, _MOST = 1e-6, 1e2
+_MOST_JUDGES = 100_000
 
 # The last column of an item: whether its utility counts, or what the first judge sees.
 UTILITY, COMPARED = 0.0, 1.0
@@ -63,14 +64,15 @@ class ComparisonBiasKernel(WrapperKernel):
                 utility's standard deviation.
 
         Raises:
-            ComparisonDataError: If a number is negative or not finite.
+            ComparisonDataError: If a number is out of range; names it.
         """
         super().__init__(base_kernel)
-        self.number = check_count("number", number, 1)
+        self.number = check_count("number", number, 1, _MOST_JUDGES)
         self.fixed_bias = None if bias is None else checked_nonnegative("bias", bias)
         if self.fixed_bias is not None:
             return
-        mode = checked_positive("mode", mode)
+        if not _LEAST < checked_positive("mode", mode) < _MOST:
+            raise ComparisonDataError(f"`mode` must be above {_LEAST} and below {_MOST}: {mode!r}.")
         self.register_parameter("raw_bias", Parameter(torch.zeros(*self.batch_shape, number)))
         self.register_prior(
             "bias_prior",

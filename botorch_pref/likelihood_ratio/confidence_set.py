@@ -81,7 +81,7 @@ class ConstantSlack:
 
     def __call__(self, num_answers: int, value_bound: float) -> float:
         """The slack, at least 0."""
-        return self.value
+        return float(self.value)
 
 
 SlackRule = SqrtSlack | ConstantSlack
@@ -105,13 +105,13 @@ def slack_rule(slack: float | str | Mapping[str, Any] | SlackRule) -> SlackRule:
     elif isinstance(slack, Mapping):
         options = slack
     elif isinstance(value := plain(slack), int | float) and not isinstance(value, bool):
-        options = {"rule": "constant", "value": float(value)}
+        options = {"rule": "constant", "value": value}
     options = endless_from_json(options)
     kinds = {kind.rule: kind for kind in (SqrtSlack, ConstantSlack)}
     try:
         rule: SlackRule = kinds[options.pop("rule", "")](**options)
         valid = rule(0, 1.0) >= 0.0 and rule(1, 1.0) >= 0.0
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise ComparisonDataError(
             f"`slack` must be a number, one of {', '.join(kinds)}, a mapping of that `rule` and "
             f"its options, or a rule, not {slack!r}."

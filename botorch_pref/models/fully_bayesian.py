@@ -29,6 +29,7 @@ from botorch_pref.progress import tracked
 
 _CANDIDATES_A_SAMPLE = 4  # draws from the prior, of which the chains' starts are chosen
 _SMALLEST_BRACKET = 1e-6
+_MOST_SAMPLES = 10_000
 _INSIDE = 0.01  # the relative distance that a sample keeps from the bounds of its constraint
 
 
@@ -86,7 +87,7 @@ class FullyBayesianPreferenceGP(PreferenceGP):
             UnsupportedError: If the kernel has no samples, or priors that are not normal, or if
                 something is learnt beside the utility, as of annotators.
         """
-        check_count("num_samples", num_samples, 1)
+        check_count("num_samples", num_samples, 1, _MOST_SAMPLES)
         check_count("num_steps", num_steps, 1)
         check_shape("datapoints", datapoints, "n", "d", batch=False)
         dim = num_columns(datapoints, input_transform)

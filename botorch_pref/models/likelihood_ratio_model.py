@@ -19,6 +19,7 @@ from torch.nn import Module
 
 from botorch_pref.data.blocks import DUEL, Block, match_items
 from botorch_pref.data.checks import (
+    LARGEST,
     Check,
     check_items,
     check_like,
@@ -157,7 +158,7 @@ class LikelihoodRatioModel(Model):
         self.norm_bound = checked_positive("norm_bound", norm_bound)
         self.slack_rule = slack_rule(slack)
         self.box = None if box is None else checked_positive("box", box)
-        if not isinstance(jitter, int | float) or not 0.0 <= jitter < math.inf:
+        if not isinstance(jitter, int | float) or not 0.0 <= jitter <= LARGEST:
             raise ComparisonDataError(f"`jitter` must be finite and at least 0, not {jitter!r}.")
         self.jitter, self.jitter_points = float(jitter), jitter_points
 

@@ -19,6 +19,7 @@ from scipy.optimize import Bounds, milp
 from scipy.optimize import LinearConstraint as MilpConstraint
 from torch import Tensor
 
+from botorch_pref.data.checks import LARGEST
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.space.parameters import checked_dimensions
 
@@ -27,6 +28,7 @@ _STEPS, _STEPS_A_DIMENSION = 32, 16
 _ROUNDS, _SURPLUS, _LEAST = 8, 2, 256  # of draws where whole numbers were rounded
 _ROUNDING = 64 * torch.finfo(torch.double).eps  # of a sum, relative to its terms
 _FLAT = 1e-9
+_BOTH = "`inequality_constraints` and `equality_constraints`"
 
 
 # Indices, coefficients and right-hand side: ``sum_i coefficients_i x[indices_i]`` at least, or
@@ -38,7 +40,10 @@ def checked_constraints(
     name: str, constraints: Sequence[Any], dim: int, unconstrained: Collection[int]
 ) -> tuple[LinearConstraint, ...]:
     """Constraints in BoTorch's form, checked; some dimensions cannot be constrained."""
-    checked = []
+    checked: list[LinearConstraint] = []
+    given: object = constraints
+    if not isinstance(given, Sequence):
+        raise SearchSpaceError(f"`{name}` must be a list of constraints, got {given!r}.")
     for row, entry in enumerate(constraints):
         try:
             indices, coefficients, rhs = entry
@@ -47,12 +52,12 @@ def checked_constraints(
             found = checked_dimensions(name, indices.tolist(), dim)
             fits = given.shape == indices.shape == (len(found),) and bool(len(found))
             numbers = torch.cat([given.flatten(), torch.tensor([float(rhs)], dtype=torch.double)])
-        except (TypeError, ValueError, RuntimeError):
+        except (OverflowError, TypeError, ValueError, RuntimeError):
             fits = False
-        if not fits or not bool(numbers.isfinite().all()):
+        if not fits or not bool((numbers.abs() <= LARGEST).all()):
             raise SearchSpaceError(
                 f"`{name}` row {row} must be (indices, coefficients, rhs): the dimensions, as many "
-                f"finite numbers, and a number; got {entry!r}."
+                f"numbers, and a number, none above {LARGEST:g}; got {entry!r}."
             )
         if clash := sorted(set(found) & set(unconstrained)):
             raise SearchSpaceError(
@@ -192,7 +197,7 @@ class Polytope:
             constraints=MilpConstraint(*(part.cpu().numpy() for part in (system, low, high))),
         )
         if found.x is None:
-            raise SearchSpaceError("No item satisfies the constraints within the bounds.")
+            raise SearchSpaceError(f"No item satisfies {_BOTH} within `bounds`.")
         item = torch.tensor(found.x[:-1]).to(self.bounds)
         whole = self.coupled_integers
         item[whole] = item[whole].round() + 0.0  # no -0
@@ -209,7 +214,7 @@ class Polytope:
             self._centre = _interior(cells, at_least, self._least, equal, self._rhs)
         except (InfeasibilityError, ValueError) as error:
             raise SearchSpaceError(
-                "The constraints leave no room within the bounds: write what must be equal as an "
+                f"{_BOTH} leave no room within `bounds`: write what must be equal as an "
                 "equality constraint, and leave out a dimension that has one value."
             ) from error
         ranges = cells[1] - cells[0]

@@ -2,9 +2,12 @@ r"""The search space: what may be asked, samples of it, and where a rule is larg
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.transforms.input import InputTransform
@@ -130,6 +133,16 @@ class SearchSpace:
             raise SearchSpaceError("This space is a box: it has no `choices`.")
         return self.choices
 
+    @cached_property
+    def distinct_rows(self) -> Tensor:
+        """The sorted rows of the choices that are equal to none before."""
+        rows = torch.arange(len(self.table), device=self.table.device)
+        items, places = self.table.unique(dim=0, return_inverse=True)
+        first = rows.new_zeros(len(items)).scatter_reduce(
+            0, places, rows, "amin", include_self=False
+        )
+        return first.sort().values
+
     @property
     def is_large(self) -> bool:
         """Whether there are too many choices to compare all with all."""
@@ -194,6 +207,12 @@ class SearchSpace:
         total, generator = len(self.table), torch.Generator().manual_seed(seed)
         rounds = [torch.randperm(total, generator=generator) for _ in range(-(-n // total))]
         return torch.cat([*rounds, torch.empty(0, dtype=torch.long)])[:n]
+
+    def row_unlike(self, row: int, seed: int) -> int:
+        """A random row of the choices that is another item than that of a row."""
+        rows = (self.table != self.table[row]).any(-1).nonzero().squeeze(-1)
+        generator = torch.Generator().manual_seed(seed)
+        return int(rows[torch.randint(len(rows), (), generator=generator)])
 
     def uniform(self, seed: int) -> Tensor:
         """A ``d``-dim item of a box, drawn uniformly; categories and whole numbers likewise."""
@@ -275,21 +294,58 @@ class SearchSpace:
         return SearchSpace(self.bounds, self.table[rows], **self._options())
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain JSON; of what goes beyond bounds and choices only what there is."""
-        choices = None if self.choices is None else self.choices.tolist()
+        """Plain JSON; of what goes beyond bounds and choices only what there is.
+
+        Of more than 2,000 choices it has ``rows``, ``columns`` and ``sha256``, the checksum of the
+        numbers row by row in double precision, little-endian: the table is kept once, elsewhere.
+        """
+        choices: Any = None
+        if self.choices is not None:
+            choices = {**self._checksum} if self.is_large else self.choices.tolist()
         return {"bounds": self.bounds.tolist(), "choices": choices, **self._options()}
 
     @classmethod
     def from_state_dict(
-        cls, state: dict[str, Any], device: torch.device | None = None
+        cls,
+        state: dict[str, Any],
+        device: torch.device | None = None,
+        choices: Tensor | None = None,
     ) -> SearchSpace:
-        """The space that :meth:`state_dict` was taken of; on the CPU by default."""
+        """The space that :meth:`state_dict` was taken of.
+
+        Args:
+            state: Its state.
+            device: Where its tables are; on the CPU by default.
+            choices: The ``n x d``-dim table of which the state has the checksum.
+
+        Raises:
+            SearchSpaceError: If an entry cannot be used, or ``choices`` are missing, superfluous,
+                or not those of the checksum.
+        """
+        listed = state.get("choices")
+        if (choices is not None) != isinstance(listed, dict):
+            raise SearchSpaceError(
+                "`choices` is in the state: leave it out."
+                if choices is not None
+                else f"the state has a checksum of its table, {listed}: give that as `choices`."
+            )
+        given = {"bounds": state.get("bounds"), "choices": listed if choices is None else choices}
         tables = {
-            name: torch.as_tensor(state[name], dtype=torch.double, device=device)
-            for name in ("bounds", "choices")
-            if state.get(name) is not None
+            name: torch.as_tensor(table, dtype=torch.double, device=device)
+            for name, table in given.items()
+            if table is not None
         }
-        return cls(**{**state, **tables})
+        space = cls(**{**state, **tables})
+        if choices is not None and space._checksum != listed:
+            raise SearchSpaceError(f"`choices` is another table, {space._checksum}, not {listed}.")
+        return space
+
+    @cached_property
+    def _checksum(self) -> dict[str, Any]:
+        """What tells the choices from others."""
+        numbers = np.ascontiguousarray(self.table.cpu().numpy(), dtype="<f8")
+        rows, columns = numbers.shape
+        return {"rows": rows, "columns": columns, "sha256": hashlib.sha256(numbers).hexdigest()}
 
     def _best_choice(
         self, acq_function: AcquisitionFunction, q: int, seed: int, feasible: Feasible | None

@@ -55,7 +55,8 @@ _READ_VERSIONS = (2, 3)
 _STATE_KEYS = {"space", "seed", "options", "history", "open", "next_id", "progress"}
 _NO_OPTIONS = {"bounds", "choices", "space", "seed"}
 _NO_DIFFERENCE = 1e-9
-_ROUNDING = 1e-6  # of the range of every dimension, as of items in single precision
+_SINGLE = 1e-6  # of the range of every dimension: how far outside rounding may put an item
+_ROUNDING = {torch.float64: 1e-9, torch.float32: _SINGLE}
 _SAME_ITEM = 1e-3  # of the range of every dimension of a box
 _SAMPLE, _CHUNK, _DRAWS = 1024, 256, 512
 _NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
@@ -82,8 +83,8 @@ class Candidate(NamedTuple):
         """An item as plain JSON, and its row: one of a space."""
         item, row = stored
         found = read_tensor(name, item, space.dim).to(space.bounds)
-        rows = None if row is None else (row,)
-        check_of_space(name, space, found.unsqueeze(0), rows)
+        # It may have been an item in single precision.
+        check_of_space(space, [name], found.unsqueeze(0), [row], found.new_tensor([_SINGLE]))
         return cls(found, row)
 
     @classmethod
@@ -282,19 +283,12 @@ class Strategy(ABC):
     def state_dict(self) -> dict[str, Any]:
         r"""Everything needed to continue, as plain JSON; floats are read back exactly.
 
-        Of a kernel that the caller gave it has the type and the parameters that were learnt.
+        Of a kernel that the caller gave it has the type and the parameters that were learnt, and of
+        more than 2,000 choices their checksum, see
+        :meth:`~botorch_pref.space.SearchSpace.state_dict`.
         """
-        return {
-            "strategy": type(self).__name__,
-            "version": STATE_VERSION,
-            "space": self.space.state_dict(),
-            "seed": self.seed,
-            "options": self._options(),
-            "history": [done.to_json() for done in self.history],
-            "open": [query.to_json() for query in self._open.values()],
-            "next_id": self._next_id,
-            "progress": self._progress(),
-        }
+        history = [done.to_json() for done in self.history]
+        return {**self._lasting(), "history": history, **self._changing()}
 
     @classmethod
     def from_state_dict(
@@ -303,6 +297,7 @@ class Strategy(ABC):
         device: torch.device | None = None,
         *,
         covar_module: KernelArgument = None,
+        choices: Tensor | None = None,
     ) -> Self:
         r"""The strategy that :meth:`state_dict` was taken of; its next query is the identical one.
 
@@ -310,6 +305,8 @@ class Strategy(ABC):
             state: What :meth:`state_dict` returned, possibly written as JSON in between.
             device: Where it computes; on the CPU by default.
             covar_module: The caller's kernel, if the strategy was given one: JSON cannot hold it.
+            choices: The ``n x d``-dim table, if it has more than 2,000 rows: the state has its
+                checksum.
 
         Raises:
             ComparisonDataError: If it is of another strategy, of a version that this one cannot
@@ -332,7 +329,7 @@ class Strategy(ABC):
         if missing := _STATE_KEYS - state.keys():
             raise ComparisonDataError(f"`state` lacks {sorted(missing)}.")
         with _reading("space"):
-            space = SearchSpace.from_state_dict(state["space"], device)
+            space = SearchSpace.from_state_dict(state["space"], device, choices)
         with _reading("options"):
             options = endless_from_json(state["options"])
             kernel = options.pop("covar_module", None)
@@ -351,9 +348,12 @@ class Strategy(ABC):
         return strategy
 
     def with_state(self, state: dict[str, Any]) -> Self:
-        """Another strategy of this class, device and kernel, from a state of its own."""
-        kernel = getattr(self, "covar_module", None)
-        return type(self).from_state_dict(state, self.space.bounds.device, covar_module=kernel)
+        """Another strategy of this class, device, kernel and table, from a state of its own."""
+        own = {
+            "covar_module": getattr(self, "covar_module", None),
+            "choices": self.choices if self.space.is_large else None,
+        }
+        return type(self).from_state_dict(state, self.space.bounds.device, **own)
 
     @abstractmethod
     def _choose(self, query_id: int, annotator: str | None) -> Query:
@@ -366,6 +366,24 @@ class Strategy(ABC):
     def _recommended(self) -> Candidate:
         """The best item so far; raises if nothing was answered."""
         raise NotImplementedError
+
+    def _lasting(self) -> dict[str, Any]:
+        """The entries of the state that answers do not change."""
+        return {
+            "strategy": type(self).__name__,
+            "version": STATE_VERSION,
+            "space": self.space.state_dict(),
+            "seed": self.seed,
+            "options": self._options(),
+        }
+
+    def _changing(self) -> dict[str, Any]:
+        """The entries of the state that an answer changes, but for the history, which grows."""
+        return {
+            "open": [query.to_json() for query in self._open.values()],
+            "next_id": self._next_id,
+            "progress": self._progress(),
+        }
 
     def _options(self) -> dict[str, Any]:
         """The constructor's arguments but the domain and the seed, as plain JSON."""
@@ -403,11 +421,15 @@ class Strategy(ABC):
         for name in ("history", "open"):
             if not isinstance(state[name], list):
                 raise ComparisonDataError(f"`state` {name} must be a list, not {state[name]!r}.")
+        told: list[Answered] = []
         for row, entry in enumerate(state["history"]):
             with _reading(f"history row {row}"):
                 stored, answer = entry
                 query = self._read(stored, device)
-                answered = Answered(query, query.checked(answer))
+                told.append(Answered(query, query.checked(answer)))
+        self._check_items("history", [query for query, _ in told])
+        for row, answered in enumerate(told):
+            with _reading(f"history row {row}"):
                 self._learn(answered)
             self.history.append(answered)
         for row, stored in enumerate(state["open"]):
@@ -416,12 +438,13 @@ class Strategy(ABC):
                 if query.annotator in self._open:
                     raise ComparisonDataError(f"{query.annotator!r} has another open query.")
             self._open[query.annotator] = query
+        self._check_items("open", self.open_queries)
         known = (*(done.query.id for done in self.history), *(q.id for q in self._open.values()))
         with _reading("next_id"):
             self._next_id = check_count("next_id", state["next_id"], max(known, default=-1) + 1)
 
     def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
-        """A stored query, which must be of this strategy's kinds, and of its space."""
+        """A stored query, which must be of this strategy's kinds, and as many dimensions."""
         query = self._in_order(Query.from_json(stored, device))
         if not isinstance(query, self._asks):
             known = " or ".join(f"a {kind.kind}" for kind in self._asks)
@@ -430,8 +453,15 @@ class Strategy(ABC):
             raise ComparisonDataError(
                 f"Query {query.id} has items of {dim} dimensions, but the space {self.space.dim}."
             )
-        check_of_space(f"Query {query.id}", self.space, query.rows, query.row_indices)
         return query
+
+    def _check_items(self, part: str, queries: Sequence[Query]) -> None:
+        """Raises unless all items of a part of a state are of the space: in one go, for speed."""
+        each = [(row, query) for row, query in enumerate(queries) for _ in query.rows]
+        names = [f"`state` {part} row {row}: Query {query.id}" for row, query in each]
+        rows = [row for query in queries for row in query.row_indices or [None] * len(query.rows)]
+        rounding = self.space.bounds.new_tensor([_ROUNDING[query.items.dtype] for _, query in each])
+        check_of_space(self.space, names, self._items_of(queries), rows, rounding)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -862,25 +892,35 @@ def same_item(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:
     return gap.abs().amax(-1) <= _SAME_ITEM
 
 
-def check_of_space(name: str, space: SearchSpace, items: Tensor, rows: Any) -> None:
-    """Raises unless ``k x d``-dim items, and their rows where there are choices, are of a space."""
-    choices, items = space.choices, items.to(space.bounds)
-    if (choices is None) != (rows is None):
-        raise ComparisonDataError(f"{name} has rows {rows}, but there are choices: {choices}.")
+def check_of_space(
+    space: SearchSpace,
+    names: Sequence[str],
+    items: Tensor,
+    rows: Sequence[Any],
+    rounding: Tensor,
+) -> None:
+    """Raises unless all ``k x d``-dim items are of a space, and of their rows of the choices.
+
+    Of a box they may be outside by a ``k``-dim share of its ranges. Errors begin with their names.
+    """
+    choices = space.choices
+    for name, row in zip(names, rows, strict=True):
+        if choices is None and row is not None:
+            raise ComparisonDataError(f"{name} has the row {row!r}, but there are no choices.")
+        if choices is not None and check_count(f"{name} row", row, 0) >= len(choices):
+            raise ComparisonDataError(f"{name} has the row {row} of {len(choices)} choices.")
     if choices is None:
         rounded = space.parameters.rounded(items)
-        near = (items - rounded).abs() <= _ROUNDING * (space.bounds[1] - space.bounds[0])
-        if not bool((near.all(-1) & space.contains(rounded)).all()):
-            raise ComparisonDataError(f"{name} is of {items.tolist()}, outside the search space.")
-        return
-    for row in rows:
-        check_count(f"{name} row", row, 0)
-    if max(rows) >= len(choices):
-        raise ComparisonDataError(
-            f"{name} is of rows {rows}, but there are {len(choices)} choices."
+        near = (items - rounded).abs() <= rounding.unsqueeze(-1) * (
+            space.bounds[1] - space.bounds[0]
         )
-    if not torch.equal(choices[[*rows]], items):
-        raise ComparisonDataError(f"{name} has other items than the rows {rows} of `choices`.")
+        good, why = near.all(-1) & space.contains(rounded), "which is outside the search space"
+    else:
+        good = (choices[list(rows)] == items).all(-1)
+        why = "which is not that of its row of `choices`"
+    if not bool(good.all()):
+        first = int(good.int().argmin())
+        raise ComparisonDataError(f"{names[first]} has the item {items[first].tolist()}, {why}.")
 
 
 @torch.no_grad()

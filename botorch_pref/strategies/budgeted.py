@@ -60,7 +60,7 @@ class BudgetedStrategy(Strategy):
 
     It begins with duels of two random items and values of random items. When what is chosen cannot
     be paid any more it is finished, and ``ask`` raises. Every query that was chosen counts as paid,
-    skipped or not. An opponent that is drawn at random is another item, in a table another choice.
+    skipped or not. An opponent that is drawn at random is another item.
 
     A subclass may set ``record_type`` and ``kinds``, and implements ``_next``, ``_add`` and
     ``_recommended``; it adds to ``_entries`` what its choices depend on beside the data.
@@ -168,23 +168,24 @@ class BudgetedStrategy(Strategy):
 
     def _opponent(self, query_id: int, first: Candidate) -> Candidate:
         """A random item, another one than the first if there is one."""
-        other = self._uniform("opponent", query_id, first.row)
-        if self.space.choices is None and not self.space.parameters.real:
+        if first.row is not None:
+            row = self.space.row_unlike(first.row, derive_seed(self.seed, "opponent", query_id))
+            return Candidate(self.space.table[row], row)
+        other = self._uniform("opponent", query_id)
+        if not self.space.parameters.real:
             for attempt in range(_ATTEMPTS):
                 if not torch.equal(other.item, first.item.to(other.item)):
                     break
                 other = self._uniform(f"opponent, attempt {attempt}", query_id)
         return other
 
-    def _uniform(self, stream: str, step: int, but: int | None = None) -> Candidate:
-        """A random item, of choices in another row than ``but``."""
+    def _uniform(self, stream: str, step: int) -> Candidate:
+        """A random item."""
         seed = derive_seed(self.seed, stream, step)
         if self.space.choices is None:
             return Candidate(self.space.uniform(seed), None)
-        generator = torch.Generator().manual_seed(seed)
-        table = self.space.table
-        row = int(torch.randint(len(table) - (but is not None), (), generator=generator))
-        row += but is not None and row >= but
+        generator, table = torch.Generator().manual_seed(seed), self.space.table
+        row = int(torch.randint(len(table), (), generator=generator))
         return Candidate(table[row], row)
 
     def _learn(self, answered: Answered) -> None:

@@ -419,6 +419,9 @@ class COBOL(Strategy):
         rows = [None] * size
         if self.space.choices is not None:
             rows = self.space.sample_rows(start + size, seed)[start:].tolist()
+            if size == 2 and torch.equal(*items):
+                rows[1] = self.space.row_unlike(rows[0], derive_seed(seed, "other", labels))
+                items = self.space.table[rows]
         decision = Decision(asks, "initial", "initial design", self.weight)
         return Chosen(decision, *map(Candidate, items, rows))
 

@@ -412,9 +412,10 @@ class _Search:
 
     @cached_property
     def contenders(self) -> Tensor:
-        """The rows of the choices that may be best: those of the largest mean, or in a draw."""
-        table = self.space.table
-        return torch.cat([self._largest_means(table), self._best_of_draws(table)]).unique()
+        """The rows of different choices that may be best: of the largest mean, or in a draw."""
+        rows = self.space.distinct_rows
+        items = self.space.table[rows]
+        return rows[torch.cat([self._largest_means(items), self._best_of_draws(items)]).unique()]
 
     @cached_property
     def reference(self) -> Tensor:

@@ -157,7 +157,9 @@ class DuelingKG(UtilityStrategy):
             return None
         own = slice(size * (number - 1), size * number)
         if choices is not None:
-            return self._choices(*self.space.sample_rows(size * most, seed)[own].tolist())
+            rows = self.space.sample_rows(size * most, seed)[own]
+            alike = len(choices[rows].unique(dim=0)) < size
+            return None if alike else self._choices(*rows.tolist())
         items = self.space.sample(size * most, seed)[own]
         alike = self._same(items.unsqueeze(-2), items).triu(diagonal=1)
         return None if bool(alike.any()) else (items, None)
@@ -165,7 +167,8 @@ class DuelingKG(UtilityStrategy):
     def _is_barred(self, items: Tensor, pairs: Tensor) -> Tensor:
         """Which of ``P x 2``-dim pairs of rows are not asked now."""
         if self.space.choices is not None:
-            return self._barred_table()[pairs[:, 0], pairs[:, 1]]
+            alike = (items[pairs[:, 0]] == items[pairs[:, 1]]).all(-1)
+            return alike | self._barred_table()[pairs[:, 0], pairs[:, 1]]
         barred = self._same(items[pairs[:, 0]], items[pairs[:, 1]])
         for duel in self._barred_duels():
             one, other = (self._same(items, item.to(items))[pairs] for item in duel.items[:2])

@@ -129,7 +129,7 @@ class PFTS(UtilityStrategy):
             others[spare - 1] = int(argmax_with_random_ties(values, ties[last]))
             rows = [first, next(row for row in (second, *others) if values[row] > -torch.inf)]
         for arm in range(num - more, num):
-            draws[arm, rows] = -torch.inf
+            draws[arm, torch.stack([*map(self._equal_rows, rows)]).any(0)] = -torch.inf
             rows.append(int(argmax_with_random_ties(draws[arm], ties[arm])))
         return rows
 

@@ -84,12 +84,7 @@ def whole(least: int = 0, most: Limit = math.inf) -> Form:
     """A whole number."""
 
     def read(name: str, value: Any, owner: Any) -> int:
-        number, largest = check_count(name, value, least), _limit(most, owner)
-        if number > largest:
-            raise ComparisonDataError(
-                f"`{name}` must be a whole number, {least} to {largest}, not {value!r}."
-            )
-        return number
+        return check_count(name, value, least, _limit(most, owner))
 
     return Form(read)
 

@@ -3,7 +3,8 @@ r"""The file of a study: JSON with a version and a checksum; it is read and writ
 The right to write it is a lock that the operating system holds, so what ends a process, SIGKILL
 included, frees it: a file ``NAME.lock`` that is left over blocks no one. It says who the holder is.
 Where there are POSIX locks the file itself is locked as well, by whatever name it is opened. A copy
-of what was saved last, ``NAME.bak``, is for the day on which the file turns out to be damaged.
+of what was saved last, ``NAME.bak``, is for the day on which the file turns out to be damaged. A
+large table of choices is written once, to ``NAME.npy``; the file has its checksum.
 """
 
 from __future__ import annotations
@@ -16,19 +17,24 @@ import socket
 import stat
 import warnings
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
+import torch
 from filelock import FileLock, Timeout
+from torch import Tensor
 
 from botorch_pref.exceptions import StudyFileError, StudyFileWarning, StudyLockedError
 from botorch_pref.runner.store import leftovers, replacing
 
 FORMAT, VERSION = "botorch_pref study", 3
 _READ_VERSIONS = (2, VERSION)  # 2 has no checksum
-_LARGEST, _DEEPEST = 2**29, 50  # bytes, and lists within lists
+_LARGEST, _DEEPEST = 2**29, 50  # bytes of the file or a table, and lists within lists
+_TOO_LARGE = f"it has more than {_LARGEST:,} bytes"
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -83,13 +89,15 @@ class StudyFile:
         self._release = weakref.finalize(self, _release, lock, self._held, os.getpid())
         # Inode, size and time of change when it was last read or written here.
         self._known: tuple[int, int, int] | None = None
+        self._has_table = False
         if not writable:
             return
         try:
             if exists:
                 self._hold(self.path)
-            for left in [*leftovers(self.path), *leftovers(self.backup)]:
-                left.unlink(missing_ok=True)  # of writers that were killed: nobody writes now
+            for path in (self.path, self.backup, self.table):
+                for left in leftovers(path):  # of writers that were killed: nobody writes now
+                    left.unlink(missing_ok=True)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -100,6 +108,11 @@ class StudyFile:
     def backup(self) -> Path:
         """The copy of what was saved last."""
         return self.path.with_name(self.path.name + ".bak")
+
+    @property
+    def table(self) -> Path:
+        """The choices, if there are very many."""
+        return self.path.with_name(self.path.name + ".npy")
 
     def close(self) -> None:
         """Let others write."""
@@ -135,22 +148,56 @@ class StudyFile:
             )
         return {name: value for name, value in content.items() if name not in _OWN}
 
-    def write(self, content: dict[str, Any]) -> None:
-        """Put entries into the file, whole and on the disk, or leave what is there."""
+    def read_table(self, listed: object) -> Tensor | None:
+        """The choices beside the file, if what is listed is their checksum alone."""
+        if not isinstance(listed, dict):
+            return None
+        try:
+            known = self.table.stat()
+            if not stat.S_ISREG(known.st_mode):
+                raise ValueError("it is no file")
+            if known.st_size > _LARGEST:
+                raise ValueError(_TOO_LARGE)
+            # A map reads no pickle, and nothing at all before the sizes are known to be right.
+            numbers = np.lib.format.open_memmap(self.table, mode="r")
+            rows, columns = (listed.get(name) for name in ("rows", "columns"))
+            if numbers.dtype != "<f8" or numbers.shape != (rows, columns):
+                raise ValueError(f"it has {numbers.dtype} numbers of shape {numbers.shape}")
+            found = torch.from_numpy(np.array(numbers, dtype=np.float64))
+        except (OSError, ValueError, EOFError) as error:
+            raise StudyFileError(
+                f"The choices of study {str(self.path)!r} cannot be read from {str(self.table)!r}: "
+                f"{error}."
+            ) from error
+        self._has_table = True
+        return found
+
+    def write(self, content: Mapping[str, str], table: Tensor | None = None) -> None:
+        """Put entries into the file, whole and on the disk, or leave what is there.
+
+        Args:
+            content: The text in JSON of each.
+            table: The choices, if these are not among them; they never change.
+        """
         if (found := self._stamp()) is not None and found != self._known:
             raise StudyFileError(
                 f"Study {str(self.path)!r} was changed by another program meanwhile; it is left "
                 "as it is. Load it again."
             )
+        if table is not None and table.numel() * 8 > _LARGEST:
+            raise StudyFileError(f"`choices` cannot be saved as a table: {_TOO_LARGE}.")
         head = {"format": FORMAT, "version": VERSION, "checksum": _UNSIGNED}
-        data = (json.dumps(head | content) + "\n").encode()
+        texts = {name: json.dumps(value) for name, value in head.items()}
+        data = (json_object({**texts, **content}) + "\n").encode()
         data = data.replace(_UNSIGNED.encode(), hashlib.sha256(data).hexdigest().encode(), 1)
         try:
+            if table is not None and not self._has_table:
+                with replacing(self.table) as temporary, _on_disk(temporary) as file:
+                    np.save(file, table.cpu().numpy().astype("<f8", copy=False), allow_pickle=False)
+                self._has_table = True
             with replacing(self.path) as temporary:
-                with temporary.open("wb") as file:
+                with _on_disk(temporary) as file:
                     file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
                 if found is not None:
                     shutil.copymode(self.path, temporary)
                 self._hold(temporary)
@@ -216,13 +263,27 @@ class StudyFile:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
 
+def json_object(entries: Mapping[str, str]) -> str:
+    """An object in JSON, of the texts of its entries."""
+    return "{" + ", ".join(f"{json.dumps(name)}: {text}" for name, text in entries.items()) + "}"
+
+
+@contextmanager
+def _on_disk(path: Path) -> Iterator[BinaryIO]:
+    """A file that is on the disk after the block."""
+    with path.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _parsed(path: Path) -> tuple[dict[str, Any], bool]:
     """What a file holds, and whether it is what was saved; a ValueError says that it is no study.
 
     Of a version without checksums it is taken to be that.
     """
     if path.stat().st_size > _LARGEST:
-        raise ValueError(f"it has more than {_LARGEST:,} bytes")
+        raise ValueError(_TOO_LARGE)
     data = path.read_bytes()
     try:
         content = json.loads(data.decode())

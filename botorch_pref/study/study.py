@@ -24,13 +24,10 @@ from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy, strategy_class
 from botorch_pref.study.dimensions import Dimension, dimensions_of, value_text
-from botorch_pref.study.file import ENTRIES, StudyFile
+from botorch_pref.study.file import ENTRIES, StudyFile, json_object
 from botorch_pref.study.recommendation import Beliefs, Recommendation, StoppingRule, recommendation
-from botorch_pref.study.rewind import Difference, apply, difference
+from botorch_pref.study.rewind import apply, difference
 
-# Entries of a strategy's state that answers do not change, and the history, which only grows.
-_LASTING = {"strategy", "version", "space", "seed", "options", "history"}
-_ROUNDING = 1e-9  # of the range of every dimension
 _DEFAULT_STOPPING = StoppingRule()
 # What an entry that is none raises where it is used.
 _FOREIGN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -45,69 +42,87 @@ class Content:
     description: str
     created: str  # ISO 8601, as are the times of answers
     stopping: StoppingRule
+    lasting: dict[str, str]  # entries of the strategy's state that answers do not change, as JSON
+    answers: tuple[str, ...] = ()  # the history, likewise
     told: tuple[str, ...] = ()
-    before: dict[str, Any] | None = None  # the strategy before the last answer
-    rewind: tuple[Difference, ...] = ()  # from that to the state an answer earlier, oldest first
+    before: dict[str, Any] | None = None  # what the last answer changed, as it was
+    rewind: tuple[str, ...] = ()  # from that to an answer earlier, oldest first, as JSON
     others: dict[str, Any] = field(default_factory=dict)  # entries of the file that are not known
 
     def with_answer(self, before: dict[str, Any]) -> Self:
-        """With an answer that was told just now, to a strategy that was in this state before."""
-        told, rewind = (*self.told, _now()), self._rewind_from(before)
-        return replace(self, told=told, before=_changing(before), rewind=rewind)
+        """With an answer that was told just now, which changed these entries of the state."""
+        return replace(
+            self,
+            answers=(*self.answers, json.dumps(self.strategy.history[-1].to_json())),
+            told=(*self.told, _now()),
+            before=before,
+            rewind=self._rewind_from(before),
+        )
 
     def without_last(self) -> Self:
         """With the strategy as it was before the last answer."""
         assert self.before is not None
-        state = _state_of(self.strategy)
-        state = {**state, **self.before, "history": state["history"][:-1]}
+        shorter = replace(self, answers=self.answers[:-1], told=self.told[:-1])
         try:
-            before = apply(self.before, self.rewind[-1]) if self.rewind else None
-            shorter = replace(self, told=self.told[:-1], before=before, rewind=self.rewind[:-1])
-            return shorter.with_state(state)
+            change = json.loads(self.rewind[-1]) if self.rewind else None
+            earlier = apply(self.before, change) if self.rewind else None
+            return replace(shorter, before=earlier, rewind=self.rewind[:-1]).restored(self.before)
         except (*_FOREIGN, BotorchError) as error:
             row = max(len(self.rewind) - 1, 0)
             raise StudyError(
                 f"It cannot be taken back: the file's entry 'rewind' row {row} is wrong ({error})."
             ) from error
 
-    def with_state(self, state: dict[str, Any]) -> Self:
-        """With the strategy of another state, on the same device."""
+    def restored(self, changing: dict[str, Any]) -> Self:
+        """With the strategy after these answers, in another state, on the same device."""
+        state = json.loads(self._state(changing))
         return replace(self, strategy=self.strategy.with_state(state))
 
-    def to_json(self) -> dict[str, Any]:
-        """The entries of the file."""
-        state = _state_of(self.strategy)
-        return {
+    def to_json(self) -> dict[str, str]:
+        """The entries of the file, each as JSON."""
+        changing = _changing_of(self.strategy)
+        entries = {
             **self.others,
             "description": self.description,
             "created": self.created,
             "dimensions": [dimension._asdict() for dimension in self.dimensions],
-            "strategy": state,
             "told": self.told,
-            "rewind": self._rewind_from(state),
             "stopping": asdict(self.stopping),
+        }
+        return {
+            **_texts(entries),
+            "strategy": self._state(changing),
+            "rewind": _json_list(self._rewind_from(changing)),
         }
 
     @classmethod
-    def from_json(cls, entries: dict[str, Any], device: torch.device | None = None) -> Self:
+    def from_json(
+        cls,
+        entries: dict[str, Any],
+        device: torch.device | None = None,
+        choices: Tensor | None = None,
+    ) -> Self:
         """Reads what :meth:`to_json` wrote; a StudyError says what is wrong within an entry."""
         state, told, rewind = entries["strategy"], entries["told"], entries["rewind"]
         try:
-            strategy = strategy_class(state["strategy"]).from_state_dict(state, device)
-            _check_items(strategy)
+            kind = strategy_class(state["strategy"])
+            strategy = kind.from_state_dict(state, device, choices=choices)
             if not len(strategy.history) == len(told) == len(rewind):
                 raise StudyError("it has not one time and one state before for every answer")
             [datetime.fromisoformat(time) for time in told]
             names = [Dimension(**entry) for entry in entries["dimensions"]]
+            changing = {name: state[name] for name in strategy._changing()}
             return cls(
                 strategy,
                 dimensions_of(names, strategy.space, new=False),
                 entries["description"],
                 entries["created"],
                 StoppingRule(**entries["stopping"]),
+                _texts(strategy._lasting()),
+                tuple(map(json.dumps, state["history"])),
                 tuple(told),
-                apply(_changing(state), rewind[-1]) if rewind else None,
-                tuple(rewind[:-1]),
+                apply(changing, rewind[-1]) if rewind else None,
+                tuple(map(json.dumps, rewind[:-1])),
                 {name: one for name, one in entries.items() if name not in ENTRIES},
             )
         except BotorchError as error:
@@ -115,9 +130,14 @@ class Content:
         except _FOREIGN as error:
             raise StudyError(f"an entry is wrong ({error!r})") from error
 
-    def _rewind_from(self, state: dict[str, Any]) -> tuple[Difference, ...]:
-        """What leads from a state of the strategy back to that before the first answer."""
-        last = [] if self.before is None else [difference(_changing(state), self.before)]
+    def _state(self, changing: dict[str, Any]) -> str:
+        """The strategy's state as JSON; of its parts only these entries are written anew."""
+        history = {"history": _json_list(self.answers)}
+        return json_object({**self.lasting, **history, **_texts(changing)})
+
+    def _rewind_from(self, changing: dict[str, Any]) -> tuple[str, ...]:
+        """What leads from these entries of the state back to those before the first answer."""
+        last = [] if self.before is None else [json.dumps(difference(changing, self.before))]
         return (*self.rewind, *last)
 
 
@@ -198,14 +218,14 @@ class Study:
             known = _answers_of_others(begin_with, dimensions)
             make = partial(make, known=known, own_utilities=True)
         made = _checked_strategy(space, make)
-        content = Content(made, dimensions, description, _now(), stopping)
+        content = Content(made, dimensions, description, _now(), stopping, _texts(made._lasting()))
         file = StudyFile(path, writable=True)
         try:
             if file.path.exists():
                 raise StudyFileError(
                     f"{str(file.path)!r} exists already; Study.load continues a study."
                 )
-            file.write(content.to_json())
+            file.write(content.to_json(), _table_of(made))
         except BaseException:
             file.close()
             raise
@@ -239,10 +259,13 @@ class Study:
         file = StudyFile(path, writable=not read_only, must_exist=True)
         try:
             entries = file.read(unverified)
+            space = entries["strategy"].get("space")
+            choices = file.read_table(space.get("choices") if isinstance(space, dict) else None)
             try:
-                return cls(file, Content.from_json(entries, device))
+                return cls(file, Content.from_json(entries, device, choices))
             except StudyError as error:
-                raise file.refusal(str(error)) from error
+                table = "" if choices is None else f" (its table is {str(file.table)!r})"
+                raise file.refusal(f"{error}{table}") from error
         except BaseException:
             file.close()
             raise
@@ -431,15 +454,15 @@ class Study:
 
     def _save(self, content: Content) -> None:
         """Write a content, and take it over if that succeeds."""
-        self._file.write(content.to_json())
+        self._file.write(content.to_json(), _table_of(content.strategy))
         self._content = content
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[dict[str, Any]]:
-        """The strategy's state, which is put back if the block fails; threads take turns."""
+        """The state but the history, which is put back if the block fails; threads take turns."""
         with self._turn:
             self._check_writable()
-            before = _state_of(self.strategy)
+            before = _changing_of(self.strategy)
             try:
                 yield before
             except BaseException as error:
@@ -448,8 +471,8 @@ class Study:
                 known = isinstance(error, BotorchError)
                 agrees = len(self.strategy.history) == len(self._content.told)
                 ended = known and agrees and getattr(self.strategy, "finished", False)
-                if not ended and (not known or _state_of(self.strategy) != before):
-                    self._content = self._content.with_state(before)
+                if not ended and (not known or _changing_of(self.strategy) != before):
+                    self._content = self._content.restored(before)
                 raise
 
     def _check_writable(self) -> None:
@@ -528,43 +551,23 @@ def _checked_strategy(space: SearchSpace, strategy: Strategy | Callable[..., Str
     return made
 
 
-def _check_items(strategy: Strategy) -> None:
-    """Raises StudyError, which names the row, unless all items are of the space.
-
-    On a box they may be outside by rounding; of choices they are those of their rows.
-    """
-    space, history = strategy.space, [query for query, _ in strategy.history]
-    for entry, queries in (("history", history), ("open", [*strategy._open.values()])):
-        if not queries:
-            continue
-        items = strategy._items_of(queries)
-        if space.choices is None:
-            rounded, (lower, upper) = space.parameters.rounded(items), space.bounds
-            near = (items - rounded).abs() <= _ROUNDING * (upper - lower)
-            inside = near.all(-1) & space.contains(rounded)
-        elif all(query.row_indices is not None for query in queries):
-            listed = [row for query in queries for row in query.row_indices or ()]
-            inside = (items == space.choices[listed]).all(-1)
-        else:
-            inside = torch.stack([space.contains(item) for item in items])
-        if not bool(inside.all()):
-            first = int(inside.int().argmin())
-            rows = [row for row, query in enumerate(queries) for _ in query.rows]
-            raise StudyError(
-                f"`strategy` {entry} row {rows[first]}: an item is outside the space, "
-                f"{items[first].tolist()}"
-            )
+def _changing_of(strategy: Strategy) -> dict[str, Any]:
+    """What answers change in a state, but for the history; nothing that follows can change it."""
+    entries: dict[str, Any] = json.loads(json.dumps(strategy._changing()))
+    return entries
 
 
-def _state_of(strategy: Strategy) -> dict[str, Any]:
-    """A strategy's state as it is read from a file, which nothing that follows can change."""
-    state: dict[str, Any] = json.loads(json.dumps(strategy.state_dict()))
-    return state
+def _texts(entries: Mapping[str, Any]) -> dict[str, str]:
+    return {name: json.dumps(entry) for name, entry in entries.items()}
 
 
-def _changing(state: dict[str, Any]) -> dict[str, Any]:
-    """The entries of a strategy's state that an answer changes, but for the history."""
-    return {name: value for name, value in state.items() if name not in _LASTING}
+def _table_of(strategy: Strategy) -> Tensor | None:
+    """The choices, if the state has their checksum alone."""
+    return strategy.choices if strategy.space.is_large else None
+
+
+def _json_list(entries: Sequence[str]) -> str:
+    return f"[{', '.join(entries)}]"
 
 
 def _now() -> str:

@@ -46,14 +46,26 @@ class Campaign:
             self.failures.append(f"{subject}: {what}: {type(error).__name__}: {str(error)[:300]}")
         self.endings[subject, ending] += 1
 
+    def add(self, other: Campaign) -> None:
+        """Count the trials of another campaign as well."""
+        self.endings += other.endings
+        self.failures += other.failures
+
+    def table(self) -> str:
+        """How many trials of each subject ended in each way."""
+        kinds = sorted({ending for _, ending in self.endings})
+        rows: dict[str, list[int]] = {
+            subject: [self.endings[subject, kind] for kind in kinds]
+            for subject in sorted({subject for subject, _ in self.endings})
+        }
+        rows["all"] = [sum(column) for column in zip(*rows.values(), strict=True)]
+        width = max(map(len, rows))
+        lines = [" ".join([" " * width, *(f"{kind:>10}" for kind in kinds)])]
+        for subject, counts in rows.items():
+            lines.append(" ".join([f"{subject:<{width}}", *(f"{one:>10}" for one in counts)]))
+        return "\n".join(lines)
+
     def check(self) -> None:
         """Print the table, and fail if a trial did."""
-        kinds = sorted({ending for _, ending in self.endings})
-        width = max(len(subject) for subject, _ in self.endings)
-        print("\n" + " ".join([f"{'':<{width}}", *(f"{kind:>10}" for kind in kinds)]))
-        for subject in sorted({subject for subject, _ in self.endings}):
-            counts = [f"{self.endings[subject, kind]:>10}" for kind in kinds]
-            print(" ".join([f"{subject:<{width}}", *counts]))
-        total = [sum(n for (_, k), n in self.endings.items() if k == kind) for kind in kinds]
-        print(" ".join([f"{'all':<{width}}", *(f"{number:>10}" for number in total)]))
+        print("\n" + self.table())
         assert not self.failures, "\n".join(self.failures)

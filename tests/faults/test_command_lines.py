@@ -196,14 +196,3 @@ def test_command_lines() -> None:
 @pytest.mark.parametrize("option", ["--bounds=--", "--seed=--"])
 def test_what_argparse_drops(option: str) -> None:
     assert trial(["ask", "s.json", option], "q\n") == "refused"
-
-
-@pytest.mark.slow
-def test_three_thousand_command_lines() -> None:
-    campaign(3000, 2).check()
-
-
-if __name__ == "__main__":
-    import sys
-
-    campaign(int(sys.argv[1]), int(sys.argv[2])).check()

@@ -26,12 +26,6 @@ from tests.faults.common import Campaign
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="forks and kills")
 SPACE = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.float64))
-SEED = int(os.environ.get("FAULT_SEED", "0"))
-
-
-def sizes(quick: int, slow: int) -> Any:
-    """A test with few trials in the default run, and with all of them where asked for."""
-    return pytest.mark.parametrize("trials", [quick, pytest.param(slow, marks=pytest.mark.slow)])
 
 
 def begun(path: Path) -> None:
@@ -89,12 +83,11 @@ def writer(path: Path, until: int, say: int, annotator: str | None = None) -> No
             time.sleep(0.002)
 
 
-@sizes(5, 100)
-def test_kills(trials: int, tmp_path: Path) -> None:
+def kills(trials: int, seed: int, folder: Path) -> Campaign:
     """Killed at random moments, it has every answer that was told, and one more at most."""
-    campaign, draws = Campaign(), random.Random(SEED)
+    campaign, draws = Campaign(), random.Random(seed)
     for number in range(trials):
-        path = tmp_path / str(number) / "study.json"
+        path = folder / str(number) / "study.json"
         path.parent.mkdir()
         begun(path)
 
@@ -110,15 +103,14 @@ def test_kills(trials: int, tmp_path: Path) -> None:
             return "whole"
 
         campaign.run("kill -9", number, trial)
-    campaign.check()
+    return campaign
 
 
-@sizes(2, 20)
-def test_several_writers(trials: int, tmp_path: Path) -> None:
+def several_writers(trials: int, seed: int, folder: Path) -> Campaign:
     """Two and four processes on one file, one of them killed: no answer is lost."""
-    campaign, draws = Campaign(), random.Random(SEED)
+    campaign, draws = Campaign(), random.Random(seed)
     for number in range(trials):
-        path = tmp_path / str(number) / "study.json"
+        path = folder / str(number) / "study.json"
         path.parent.mkdir()
         begun(path)
         several = (2, 4)[number % 2]
@@ -135,17 +127,16 @@ def test_several_writers(trials: int, tmp_path: Path) -> None:
             return "whole"
 
         campaign.run(f"{several} writers", number, trial, 60.0)
-    campaign.check()
+    return campaign
 
 
-@sizes(3, 30)
-def test_full_disks(trials: int, tmp_path: Path) -> None:
+def full_disks(trials: int, seed: int, folder: Path) -> Campaign:
     """Where no more can be written, what was told is there."""
     import resource
 
-    campaign, draws = Campaign(), random.Random(SEED)
+    campaign, draws = Campaign(), random.Random(seed)
     for number in range(trials):
-        path = tmp_path / str(number) / "study.json"
+        path = folder / str(number) / "study.json"
         path.parent.mkdir()
         begun(path)
         most = path.stat().st_size + draws.randint(0, 6000)
@@ -171,7 +162,7 @@ def test_full_disks(trials: int, tmp_path: Path) -> None:
             return "whole"
 
         campaign.run("full disk", number, trial)
-    campaign.check()
+    return campaign
 
 
 def changed(data: bytes, kind: str, draws: random.Random) -> bytes:
@@ -196,10 +187,9 @@ def changed(data: bytes, kind: str, draws: random.Random) -> bytes:
 KINDS = ("digit", "bit", "block lost", "block twice", "zeros", "cut")
 
 
-@sizes(60, 300)
-def test_changed_files(trials: int, tmp_path: Path) -> None:
+def changed_files(trials: int, seed: int, folder: Path) -> Campaign:
     """Each is refused, and left as it is."""
-    campaign, draws, path = Campaign(), random.Random(SEED), tmp_path / "study.json"
+    campaign, draws, path = Campaign(), random.Random(seed), folder / "study.json"
     begun(path)
     with Study.load(path) as study:
         for _ in range(8):
@@ -217,13 +207,12 @@ def test_changed_files(trials: int, tmp_path: Path) -> None:
             return "refused"
 
         campaign.run(f"study, {kind}", number, trial)
-    campaign.check()
+    return campaign
 
 
-@sizes(40, 1000)
-def test_files_of_strangers(trials: int, tmp_path: Path) -> None:
+def files_of_strangers(trials: int, seed: int, folder: Path) -> Campaign:
     """Of any entries beside the strategy, it is refused or works; errors are of the package."""
-    campaign, draws, path = Campaign(), random.Random(SEED), tmp_path / "study.json"
+    campaign, draws, path = Campaign(), random.Random(seed), folder / "study.json"
     begun(path)
     with Study.load(path) as study:
         for _ in range(3):
@@ -253,21 +242,20 @@ def test_files_of_strangers(trials: int, tmp_path: Path) -> None:
             return "works"
 
         campaign.run("entries", (key, inner[key]), trial)
-    campaign.check()
+    return campaign
 
 
 def sums(query: Any, step: int) -> float:
     return float(query.items[0].sum() > query.items[1].sum())
 
 
-@sizes(24, 120)
-def test_changed_runs(trials: int, tmp_path: Path) -> None:
+def changed_runs(trials: int, seed: int, folder: Path) -> Campaign:
     """A kept run of an experiment that was changed is simulated again."""
-    campaign, draws = Campaign(), random.Random(SEED)
-    options: dict[str, Any] = {"horizon": 3, "seeds": 1, "progress": False, "directory": tmp_path}
+    campaign, draws = Campaign(), random.Random(seed)
+    options: dict[str, Any] = {"horizon": 3, "seeds": 1, "progress": False, "directory": folder}
     problem = Ackley(num_choices=12)
     first = run_experiment(problem, {"a": RandomPairs}, **options).drop(columns="seconds")
-    path = tmp_path / "a-seed0.csv"
+    path = folder / "a-seed0.csv"
     for number in range(trials):
         whole, kind = path.read_bytes(), KINDS[number % len(KINDS)]
         data = changed(whole, kind, draws)
@@ -280,4 +268,20 @@ def test_changed_runs(trials: int, tmp_path: Path) -> None:
             return "run again"
 
         campaign.run(f"run, {kind}", number, trial)
-    campaign.check()
+    return campaign
+
+
+CAMPAIGNS: dict[Any, tuple[int, int]] = {
+    kills: (5, 100),
+    several_writers: (2, 20),
+    full_disks: (3, 30),
+    changed_files: (60, 300),
+    files_of_strangers: (40, 1000),
+    changed_runs: (24, 120),
+}
+"""Trials in the default run of the tests, and in a campaign."""
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+def test_files(campaign: Any, tmp_path: Path) -> None:
+    campaign(CAMPAIGNS[campaign][0], 0, tmp_path).check()

@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-import pytest
 import torch
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -205,14 +204,3 @@ def campaign(number: int, seed: int, subjects: dict[str, Any] = SUBJECTS) -> Cam
 
 def test_altered_states() -> None:
     campaign(40, 1, {name: SUBJECTS[name] for name in ("PFTS, a table", "POPBO")}).check()
-
-
-@pytest.mark.slow
-def test_five_thousand_altered_states() -> None:
-    campaign(5000, 2).check()
-
-
-if __name__ == "__main__":
-    import sys
-
-    campaign(int(sys.argv[1]), int(sys.argv[2])).check()

@@ -2,6 +2,7 @@ r"""Tables of very many choices: the model and a short list, never a table of al
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.models import PreferenceGP
 from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
@@ -126,8 +127,21 @@ def test_a_large_state_asks_the_same_next() -> None:
     for _ in range(3):
         query = strategy.ask()
         strategy.tell(query, 1.0)
-    again = PFTS.from_state_dict(strategy.state_dict())
-    assert again.ask() == strategy.ask()
+    state = json.loads(json.dumps(strategy.state_dict()))
+    assert len(json.dumps(state)) < 10_000
+    again = PFTS.from_state_dict(state, choices=table_of(2500))
+    query = strategy.ask()
+    assert again.ask() == query
+    assert strategy.with_state(state).ask() == query
+    for given, message in (
+        (None, "checksum of its table, .*'rows': 2500.*give that as `choices`"),
+        (table_of(2501), "another table, .*'rows': 2501"),
+        (table_of(2500).flip(0), "another table"),
+    ):
+        with pytest.raises(ComparisonDataError, match=rf"`state` space: .*{message}"):
+            PFTS.from_state_dict(state, choices=given)
+    with pytest.raises(ComparisonDataError, match="`choices` is in the state"):
+        PFTS.from_state_dict(PFTS(choices=table_of(9)).state_dict(), choices=table_of(9))
 
 
 @pytest.mark.parametrize(

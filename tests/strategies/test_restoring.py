@@ -111,7 +111,7 @@ def test_stored_queries_of_another_question(wrong: Query, question: str) -> None
     ("wrong", "match"),
     [
         (Duel(7, rand(2, 3), (0, 1)), "Query 7 has items of 3 dimensions, but the space 2"),
-        (Duel(7, TABLE[:2], (0, 5)), r"Query 7 is of rows \(0, 5\), but there are 5 choices"),
+        (Duel(7, TABLE[:2], (0, 5)), "Query 7 has the row 5 of 5 choices"),
     ],
 )
 def test_stored_queries_of_another_space(wrong: Query, match: str) -> None:
@@ -189,3 +189,21 @@ def test_a_state_is_plain_json(kind: type[Strategy], options: dict[str, Any]) ->
     read = kind.from_state_dict(json.loads(text))
     assert json.dumps(read.state_dict(), allow_nan=False) == text
     assert torch.equal(read.ask().items, strategy.ask().items)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float64, 1e-9), (torch.float32, 1e-6)])
+def test_items_may_be_outside_by_rounding_alone(dtype: torch.dtype, most: float) -> None:
+    """By how much, as a share of the range, depends on the type in which they were stored."""
+    bounds = torch.tensor([[0.0], [1.0]]).double()
+    for part in (0.5 * most, 3.0 * most):
+        items = torch.tensor([[0.0], [0.25]], dtype=dtype)
+        items[0] -= part
+        state = {**RandomPairs(bounds=bounds).state_dict(), "next_id": 1}
+        stored = Duel(0, items).to_json()
+        for entries in ({"open": [stored]}, {"history": [[stored, 1.0]]}):
+            if part < most:
+                read = RandomPairs.from_state_dict({**state, **entries})
+                assert read.state_dict()["next_id"] == 1
+            else:
+                match = f"{next(iter(entries))} row 0: Query 0 has the item .* outside"
+                assert_refused(RandomPairs, {**state, **entries}, match)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -365,3 +367,97 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
         file.truncate(2**29 + 1)
     with pytest.raises(StudyFileError, match="it has more than 536,870,912 bytes"):
         Study.load(path)
+
+
+LARGE = SearchSpace(
+    choices=torch.rand(2500, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+)
+
+
+def large(path: Path) -> Study:
+    return Study.create(path, LARGE, partial(RandomPairs, seed=5))
+
+
+def test_a_large_table_lies_beside_its_study(tmp_path: Path) -> None:
+    """It is written once, and the study goes on and back as a strategy that was never stored."""
+    path, steady = tmp_path / "study.json", RandomPairs(space=LARGE, seed=5)
+    large(path).close()
+    table = tmp_path / "study.json.npy"
+    written = table.stat().st_mtime_ns
+    assert table.stat().st_size == 2500 * 3 * 8 + 128
+    for _ in range(3):
+        with Study.load(path) as study:
+            query = study.ask()
+            assert query == steady.ask()
+            study.tell(query, 1.0)
+        steady.tell(query, 1.0)
+    with Study.load(path) as study:
+        assert torch.equal(study.strategy.recommend(), steady.recommend())
+        assert study.undo() == query
+        assert study.ask() == query
+    assert table.stat().st_mtime_ns == written
+    assert path.stat().st_size < 10_000
+    names = {one.name for one in tmp_path.iterdir()}
+    assert names == {"study.json", "study.json.bak", "study.json.npy"}
+
+
+def test_a_table_that_an_older_version_listed(tmp_path: Path) -> None:
+    """It is read, and put beside the study when that is saved next."""
+    path, table = tmp_path / "study.json", tmp_path / "study.json.npy"
+    with large(path) as study:
+        play(study, 1)
+    table.unlink()
+    content = json.loads(path.read_bytes()) | {"version": 2}
+    del content["checksum"]
+    content["strategy"]["space"]["choices"] = LARGE.table.tolist()
+    path.write_text(json.dumps(content))
+    assert len(Study.load(path, read_only=True).history) == 1
+    assert not table.exists()
+    with Study.load(path) as study:
+        play(study, 1)
+    assert len(Study.load(path, read_only=True).history) == 2
+    assert np.array_equal(np.load(table), LARGE.table.numpy())
+
+
+def changed_table(numbers: Any, path: Path) -> None:
+    numbers[7, 1] += 1e-15
+    np.save(path, numbers)
+
+
+def zipped(numbers: Any) -> bytes:
+    data = io.BytesIO()
+    np.savez(data, numbers)
+    return data.getvalue()
+
+
+WRONG_TABLES: dict[str, tuple[Callable[[Any, Path], object], str]] = {
+    "missing": (lambda numbers, path: path.unlink(), "No such file"),
+    "one number": (changed_table, "`choices` is another table"),
+    "its rows": (lambda numbers, path: np.save(path, numbers[1:]), "shape .2499, 3"),
+    "its type": (lambda numbers, path: np.save(path, numbers.astype("f4")), "float32"),
+    "cut": (lambda numbers, path: os.truncate(path, 9000), "mmap length"),
+    "too long": (lambda numbers, path: os.truncate(path, 2**30), "more than 536,870,912 bytes"),
+    "objects": (
+        lambda numbers, path: np.save(path, numbers.astype(object), allow_pickle=True),
+        "Python objects",
+    ),
+    "several": (lambda numbers, path: path.write_bytes(zipped(numbers)), "magic string"),
+    "no table": (lambda numbers, path: path.write_bytes(b"x"), "study.json.npy"),
+    "empty": (lambda numbers, path: path.write_bytes(b""), "study.json.npy"),
+    "a pipe": (lambda numbers, path: (path.unlink(), os.mkfifo(path)), "is no file"),
+    "a folder": (lambda numbers, path: (path.unlink(), path.mkdir()), "is no file"),
+}
+
+
+@needs_forks
+@pytest.mark.parametrize("kind", WRONG_TABLES)
+def test_another_table_is_refused_by_name(kind: str, tmp_path: Path) -> None:
+    path, table = tmp_path / "study.json", tmp_path / "study.json.npy"
+    large(path).close()
+    saved = path.read_bytes()
+    change, message = WRONG_TABLES[kind]
+    change(np.load(table), table)
+    with pytest.raises(StudyFileError, match=rf"(?s)study\.json.*({message})") as refused:
+        Study.load(path)
+    assert "study.json.npy" in str(refused.value)
+    assert path.read_bytes() == saved

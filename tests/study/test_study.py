@@ -395,7 +395,7 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
         ({"strategy": {**state, "history": [[query, 0.3], [query, 1.0]]}}, "history row 0.*0.3"),
         (
             {"strategy": {**state, "open": [opened], "next_id": 10}},
-            "open row 0: Query 9 is of .* outside",
+            "open row 0: Query 9 has the item .* outside",
         ),
         ({"strategy": {}}, ""),
         ({"told": content["told"][:1]}, "for every answer"),
@@ -443,6 +443,27 @@ def test_lists_that_grow_cost_nothing() -> None:
     }
 
 
+def test_an_answer_does_not_write_all_others_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was told is written as JSON once; the file has all of it after every answer."""
+    path, written = tmp_path / "study.json", []
+    original = Query.to_json
+
+    def counted(query: Query) -> dict[str, Any]:
+        written.append(query.id)
+        return original(query)
+
+    with on_pairs(path) as study:
+        play(study, 30)
+        monkeypatch.setattr(Query, "to_json", counted)
+        play(study, 1)
+    assert len(written) < 15
+    content = json.loads(path.read_bytes())
+    assert content["strategy"] == json.loads(json.dumps(study.strategy.state_dict()))
+    assert len(content["told"]) == len(content["rewind"]) == 31
+
+
 def test_a_choice_that_is_not_the_one_of_its_row(tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     with Study.create(path, TABLE, partial(RandomPairs, seed=5)) as study:
@@ -452,7 +473,10 @@ def test_a_choice_that_is_not_the_one_of_its_row(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with (
         pytest.warns(StudyFileWarning),
-        pytest.raises(StudyFileError, match="`state` history row 1: Query 1 has other items"),
+        pytest.raises(
+            StudyFileError,
+            match=r"`state` history row 1: Query 1 has the item .* not that of its row",
+        ),
     ):
         Study.load(path, unverified=True)
 
