@@ -74,6 +74,7 @@ _SCREENING = 1e-2  # of bounds that only select where a line search begins
 _FAR, _NEAR = 4, 2
 _KEPT = 64  # items that pass a coarse screen
 _CHUNK = 256
+_AT_KINKS = {"maxls": 8}  # tries of a step: bounds have kinks, at which all of them fail
 _MOST_SHOWN = 50  # times the number of balanced labels: who rejects nearly all is asked no longer
 
 
@@ -521,9 +522,7 @@ class COBOL(Strategy):
     def _check_known(self, query: Query) -> None:
         super()._check_known(query)
         if not query.measures and query.compares != (self.feedback == "compare"):
-            raise ComparisonDataError(
-                f"it is a {query.kind}, not of `feedback` {self.feedback!r}."
-            )
+            raise ComparisonDataError(f"it is a {query.kind}, not of `feedback` {self.feedback!r}.")
 
     def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
         query, of_pairs = super()._read(stored, device), self.feedback == "compare"
@@ -746,7 +745,8 @@ def best(
         points = starts.unsqueeze(-2)
         if space.choices is None:
             points = _screened(space.sample(RAW_SAMPLES, seed), starts, screens or (rule,))
-        found = space.maximize(rule, seed=seed, starts=points, raw_samples=0)
+        options = _AT_KINKS if screens else None
+        found = space.maximize(rule, seed=seed, starts=points, raw_samples=0, options=options)
         return Candidate.of(next_best(found, space, rule, seed, avoid))
 
 
