@@ -300,7 +300,7 @@ class ConfidenceSet:
             # Without slack the set is the maximum likelihood itself.
             steps = MAX_STEPS if self.slack else 0
             most = enough / scale
-            found = solve(self._program, linear, several, self._centre, limit, most, steps)
+            found = solve(self._program, linear, several, self._centre, limit, steps, most)
             point = (self.norm_bound * found.point).view(*shape, functions.shape[-1])
             u, w = point[..., :-1], point[..., -1]
             gap = (found.upper - found.lower).clamp_min(0.0)

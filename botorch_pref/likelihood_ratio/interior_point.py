@@ -533,13 +533,14 @@ def solve(
     functions: Tensor,
     start: Tensor,
     tolerance: Tensor,
-    enough: Tensor,
     max_steps: int = MAX_STEPS,
+    enough: Tensor | None = None,
 ) -> Solution:
     """By the primal-dual method, and by the barrier alone where that got stuck.
 
     Arguments as of :meth:`InteriorPoint.maximize`.
     """
+    enough = torch.full_like(tolerance, torch.inf) if enough is None else enough
     found = InteriorPoint(program, max_steps).maximize(linear, functions, start, tolerance, enough)
     stuck = (found.upper - found.lower > tolerance.clamp_min(_STUCK)) & (found.lower < enough)
     stuck = torch.nonzero(stuck & (found.num_steps < max_steps)).squeeze(-1)
