@@ -25,7 +25,7 @@ from experiments.problems.functions import (
     StandardisedFunction,
     StandardisedSettings,
 )
-from experiments.problems.gp_sample import GPSample
+from experiments.problems.gp_sample import GPSample, LinearSample
 from experiments.problems.magic_gamma import MagicGammaSVM, SplitSizes
 from experiments.problems.ratings import Ratings
 from experiments.problems.tuning import DigitsTuning
@@ -44,6 +44,7 @@ __all__ = [
     "FidelityProblem",
     "GPSample",
     "Levy13",
+    "LinearSample",
     "MVNExpert",
     "MagicGammaSVM",
     "PositiveAckley",
