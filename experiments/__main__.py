@@ -1,4 +1,7 @@
-r"""``python -m experiments``: list the experiments; ``python -m experiments NAME``: run one."""
+r"""``python -m experiments``: list the experiments; ``python -m experiments NAME``: run one.
+
+``python -m experiments --list`` names every figure and table of the papers.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from botorch_pref.cli.parser import INTERRUPTED, UsageError
+from experiments.contents import contents_text
 
 # Each is a module with its own options and a function `main`.
 MEASUREMENTS = {
@@ -34,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in ("", "-h", "--help"):
             print(_listing())
             return 0
+        if name == "--list":
+            print(contents_text())
+            return 0
         if name in MEASUREMENTS:
             status: int = import_module(f"experiments.{MEASUREMENTS[name][0]}").main(arguments)
             return status
@@ -54,7 +61,8 @@ def _listing() -> str:
 
     own = "\n".join(f"  {name:<16} {what}" for name, (_, what) in MEASUREMENTS.items())
     return (
-        "usage: python -m experiments NAME [--help] ...\n\n"
+        "usage: python -m experiments NAME [--help] ...\n"
+        "       python -m experiments --list     every figure and table of the papers\n\n"
         f"experiments:\n{listing()}\n\nmeasurements of this package:\n{own}"
     )
 
