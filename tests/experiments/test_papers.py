@@ -48,7 +48,7 @@ def run(experiment: Any, path: Path | None = None) -> pd.DataFrame:
 
 def test_claims_are_about_what_is_run() -> None:
     """The strategies that claims name are rows of the experiment's table."""
-    assert len(ALL) == 35
+    assert len(ALL) == 36
     for experiment in ALL.values():
         groups = getattr(experiment, "groups", None)
         rows = {row for group in groups or () for row in map(group.row, group.arms)}
@@ -261,6 +261,26 @@ def test_duels_and_values(tmp_path: Path) -> None:
     assert math.isinf(measures.loc[("budget: gp-ucb", 0), "duel_regret at 2"])
     values = measures.loc["budget: gp-ucb"]
     assert values["regret at 2"].tolist() == values["value_regret at 2"].tolist()
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_interior_items_and_lengthscales_that_are_not_learnt(tmp_path: Path) -> None:
+    full: Any = ALL["comp-interior"]
+    (group,) = full.groups
+    choices = group.task.problem.choices
+    assert choices.shape == (1000, 8)
+    assert ((choices > 0.0) & (choices < 1.0)).all()
+    factory = group.task.arms["gp-ucb, 0.5"].factory(10, 13)
+    strategy: Any = build_strategy(factory, group.task.problem, seed=0, horizon=13)
+    for _ in range(13):
+        query = strategy.ask()
+        strategy.tell(query, float(group.task.problem(query.items)))
+    kernel = strategy.values.model().covar_module
+    assert float(kernel.base_kernel.lengthscale.detach()) == pytest.approx(0.5)
+    assert float(kernel.outputscale.detach()) != pytest.approx(math.log(2.0))
+    small = replace(full, horizon=3, seeds=2)
+    measures = run(small, tmp_path)
+    assert (measures["spent"] <= 3.0).all()
 
 
 def test_the_oracle_measures_where_the_filter_would_end() -> None:
