@@ -200,8 +200,9 @@ class COBOL(Strategy):
             ``"balanced"``, as in the authors' code: such items are shown until half of the labels
             accept and half reject. What is told beyond the half of its kind is not learnt, and
             after 50 times as many items, or all choices, the strategy goes on with what there is.
-        known: Values and labels (or duels) that are known before the first question, as answered
-            queries; they count as a part of the initial design.
+        known: Values and labels that are known before the first question, as answered queries;
+            they count as a part of the initial design. With ``"compare"`` duels take the place of
+            labels, and rankings and choices are split into the duels that follow from them.
         noise: The variance of the noise of a value, in squared standard deviations of all.
         lengthscale_prior: Whether BoTorch's prior is put on lengthscales.
         likelihood: The link of labels or duels; logit by default. Of another link the latent
@@ -277,8 +278,12 @@ class COBOL(Strategy):
         self._from_values: FromValues | None = None
         self._num_shown = 0  # to the expert, answered or not
         self.known = self._read_known(self.known)
-        for answered in self.known:
-            self._add(answered)
+        for query, answer in self.known:
+            if isinstance(query, Label | Duel | Evaluate):
+                self._add(Answered(query, answer))
+                continue
+            for pair, won in query.comparisons(cast(Answer, answer)):
+                self._add(Answered(Duel(query.id, pair), won))
 
     def _check_options(self) -> None:
         check_word("feedback", self.feedback, Feedback)
@@ -520,7 +525,8 @@ class COBOL(Strategy):
         return [kind for kind, half in halves.items() if told.count(kind) < half]
 
     def _check_known(self, query: Query) -> None:
-        super()._check_known(query)
+        if not query.compares:
+            super()._check_known(query)
         if not query.measures and query.compares != (self.feedback == "compare"):
             raise ComparisonDataError(f"it is a {query.kind}, not of `feedback` {self.feedback!r}.")
 

@@ -32,6 +32,7 @@ from experiments.problems import (
     EXPERT_BENCHMARKS,
     AccuracySchedule,
     ExpertBenchmark,
+    FittedExpert,
     MVNExpert,
     TimeVaryingExpert,
 )
@@ -472,6 +473,8 @@ def _variants() -> ExpertExperiment:
         expert = (f"mvn-{mean}", partial(MVNExpert, mean=mean, covariance=_IDENTITY))
         groups.append(_group("normal beliefs", _ACKLEY, expert, {mean: PRACTICAL}))
     limits = _ranges(_ACKLEY)["authors"]
+    fitted = partial(FittedExpert, accuracy=1.0, rho_range=limits)
+    groups.append(_group("fitted expert", _ACKLEY, ("fitted-50", fitted), {"fitted": PRACTICAL}))
     for form in ("rising", "printed"):
         schedule = AccuracySchedule(rate=_RATE, form=form)
         make = partial(TimeVaryingExpert, schedule=schedule, rho_range=limits)
@@ -492,6 +495,8 @@ def _variants() -> ExpertExperiment:
             "constrained is what the paper's Fig. 3 calls a first weight of 0.",
             "Normal beliefs have the identity as covariance in the function's own coordinates; the "
             "paper names neither coordinates nor function.",
+            "The fitted expert answers by the most likely function of 50 labels of uniform items, "
+            "as the paper simulates people; the 50 labels are those of accuracy 1.",
             f"Changing accuracy: 2 (1 - exp(-{_RATE:g} n)) after n values (rising), or as printed, "
             f"2 (1 - exp(-{_RATE:g} / n)), which falls; the rate is ours. The paper keeps the "
             "last 5 labels, as the second rows do.",

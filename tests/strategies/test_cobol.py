@@ -21,7 +21,7 @@ from torch import Tensor
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.problems import SyntheticExpert, SyntheticProblem
-from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
+from botorch_pref.queries import Answered, Choice, Duel, Evaluate, Label, Query, Ranking
 from botorch_pref.randomness import derive_seed
 from botorch_pref.runner import run_experiment
 from botorch_pref.space import SearchSpace
@@ -487,6 +487,33 @@ def test_what_is_known_before() -> None:
     assert balanced.labelled == known[4:]  # none of them is surplus
     rows = COBOL(choices=SPACE.sample(9, seed=5), **QUICK, known=known)
     assert [query.indices for query, _ in rows.known] == [*range(9)]
+
+
+def test_rankings_as_advice() -> None:
+    """A ranking is the duels of neighbours, and a choice those of the favourite with the others."""
+    items = SPACE.sample(7, seed=5)
+    first = (Evaluate(0, items[0]), 1.0)
+    ranking = (Ranking(1, items[1:4]), (2, 0, 1))
+    favourite = (Choice(2, items[4:7]), 1.0)
+    strategy = COBOL(bounds=BOX, **COMPARE, known=[first, ranking, favourite])
+    found = [
+        (pair, won) for done in (ranking, favourite) for pair, won in done[0].comparisons(done[1])
+    ]
+    told = [(query.items, answer) for query, answer in strategy.labelled]
+    assert len(told) == len(found) >= 4
+    for (pair, won), (expected, result) in zip(told, found, strict=True):
+        assert torch.equal(pair, expected)
+        assert won == result
+    by_duels = [first, *((Duel(3 + i, pair), won) for i, (pair, won) in enumerate(found))]
+    same = COBOL(bounds=BOX, **COMPARE, known=by_duels)
+    X = SPACE.sample(3, seed=0)
+    torch.testing.assert_close(strategy.expert().mle(X), same.expert().mle(X))
+    low, high = belief_ends(strategy.expert(), items[3], items[2])  # the best over the last
+    assert high > 0.0
+    assert low > -high
+    read = stored(strategy)
+    assert read.labelled == strategy.labelled
+    assert read.ask() == strategy.ask()
 
 
 @pytest.mark.parametrize(
