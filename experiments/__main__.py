@@ -1,4 +1,7 @@
-r"""``python -m experiments``: list the experiments; ``python -m experiments NAME``: run one."""
+r"""``python -m experiments``: list the experiments; ``python -m experiments NAME``: run one.
+
+``python -m experiments --list`` names every figure and table of the papers.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from importlib import import_module
 
 from botorch_pref.cli.parser import INTERRUPTED, UsageError
 from botorch_pref.progress import notice, quiet
+from experiments.contents import contents_text
 
 # Each is a module with its own options and a function `main`.
 MEASUREMENTS = {
@@ -32,6 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """List the experiments, or run one."""
     name, *arguments = (sys.argv[1:] if argv is None else argv) or [""]
     try:
+        if name == "--list":
+            print(contents_text())
+            return 0
         with quiet("--quiet" in arguments):
             module = MEASUREMENTS.get(name, ("run", ""))[0]
             with notice("starting ..."):
@@ -57,7 +64,8 @@ def _listing() -> str:
 
     own = "\n".join(f"  {name:<16} {what}" for name, (_, what) in MEASUREMENTS.items())
     return (
-        "usage: python -m experiments NAME [--help] ...\n\n"
+        "usage: python -m experiments NAME [--help] ...\n"
+        "       python -m experiments --list     every figure and table of the papers\n\n"
         f"experiments:\n{listing()}\n\nmeasurements of this package:\n{own}"
     )
 

@@ -190,7 +190,7 @@ class Bound(NamedTuple):
             Differentiable once in ``g`` and ``s``.
         coordinates: ``... x r``-dim ``u*``.
         beyond: ``...``-dim ``w*``.
-        gap: ``...``-dim certified distance to the exact bound.
+        gap: ``...``-dim certified distance to the exact bound, and 0 where the value is enough.
         converged: ``...``-dim booleans: whether the gap is within the tolerance.
         num_steps: ``...``-dim number of Newton steps.
     """
@@ -251,7 +251,9 @@ class ConfidenceSet:
         """``ell: ...`` at ``u: ... x r``; Xu et al. (2024), eq. (7)."""
         return self._program.log_likelihood(self._point(coordinates) @ self._program.columns)
 
-    def upper(self, g: Tensor, s: Tensor, *, tolerance: float = FINAL) -> Bound:
+    def upper(
+        self, g: Tensor, s: Tensor, *, tolerance: float = FINAL, enough: float = math.inf
+    ) -> Bound:
         r"""``max g^T u + s w`` over the set; Xu et al. (2024), problem (24).
 
         Args:
@@ -259,22 +261,28 @@ class ConfidenceSet:
                 ``a(x) - a(x')``.
             s: ``...``-dim coefficients of the part of the function off the items, at least 0.
             tolerance: The gap to stop at, in the units of the value.
+            enough: What a value need not exceed, as one that is clamped there.
         """
-        return self.upper_of_least(g.unsqueeze(-2), s, tolerance=tolerance)
+        return self.upper_of_least(g.unsqueeze(-2), s, tolerance=tolerance, enough=enough)
 
-    def lower(self, g: Tensor, s: Tensor, *, tolerance: float = FINAL) -> Bound:
-        """``min g^T u + s w`` over the set; arguments as of :meth:`upper`."""
+    def lower(
+        self, g: Tensor, s: Tensor, *, tolerance: float = FINAL, enough: float = math.inf
+    ) -> Bound:
+        """``min g^T u + s w`` over the set; as :meth:`upper`, and ``-enough`` is enough."""
         # The sign of w is free.
-        found = self.upper(-g, s, tolerance=tolerance)
+        found = self.upper(-g, s, tolerance=tolerance, enough=enough)
         return found._replace(value=-found.value, beyond=-found.beyond)
 
-    def upper_of_least(self, g: Tensor, s: Tensor, *, tolerance: float = FINAL) -> Bound:
+    def upper_of_least(
+        self, g: Tensor, s: Tensor, *, tolerance: float = FINAL, enough: float = math.inf
+    ) -> Bound:
         r"""``max min_j g_j^T u + s w`` over the set; Xu et al. (2024), problem (101).
 
         Args:
             g: ``... x J x r``-dim coefficients, ``a(x) - a(x_j)`` for opponents ``x_j``.
             s: ``...``-dim coefficients of the part of the function off the items, at least 0.
             tolerance: The gap to stop at, in the units of the value.
+            enough: See :meth:`upper`.
         """
         shape = torch.broadcast_shapes(g.shape[:-2], s.shape)
         with torch.no_grad():
@@ -291,10 +299,12 @@ class ConfidenceSet:
             several = functions[:, :0] if g.shape[-2] == 1 else functions
             # Without slack the set is the maximum likelihood itself.
             steps = MAX_STEPS if self.slack else 0
-            found = solve(self._program, linear, several, self._centre, limit, steps)
+            most = enough / scale
+            found = solve(self._program, linear, several, self._centre, limit, steps, most)
             point = (self.norm_bound * found.point).view(*shape, functions.shape[-1])
             u, w = point[..., :-1], point[..., -1]
             gap = (found.upper - found.lower).clamp_min(0.0)
+            gap = gap.masked_fill(found.lower >= most, 0.0)
             weights = found.weights.view(*shape, several.shape[-2], 1)
         if g.shape[-2] == 1:
             value = _envelope(g.squeeze(-2), s, u, w)

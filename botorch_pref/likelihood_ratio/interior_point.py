@@ -150,6 +150,7 @@ class State:
     linear: Tensor  # coefficients ``c: E x d``
     functions: Tensor  # coefficients ``h: E x J x d``
     tolerance: Tensor  # gaps to stop at
+    enough: Tensor  # objectives to stop at
     point: Tensor  # ``p: E x d``
     least: Tensor  # ``z: E x 1``
     values: Tensor  # ``Z p: E x (m + b)``
@@ -279,7 +280,12 @@ class InteriorPoint:
 
     @torch.no_grad()
     def maximize(
-        self, linear: Tensor, functions: Tensor, start: Tensor, tolerance: Tensor
+        self,
+        linear: Tensor,
+        functions: Tensor,
+        start: Tensor,
+        tolerance: Tensor,
+        enough: Tensor | None = None,
     ) -> Solution:
         r"""Maximise ``c^T p + weight * ell + min_j h_j^T p`` for every element.
 
@@ -289,8 +295,10 @@ class InteriorPoint:
                 no objective falls, and nothing but the ball depends on it.
             start: ``d``-dim point strictly inside the set.
             tolerance: ``E``-dim gaps between the two bounds to stop at.
+            enough: ``E``-dim objectives to stop at, however much larger the maximum may be.
         """
-        state = self._initial(linear, functions, start, tolerance)
+        enough = torch.full_like(tolerance, torch.inf) if enough is None else enough
+        state = self._initial(linear, functions, start, tolerance, enough)
         weights = self._weights(state)
         parts = (state.point, state.lower, state.upper, weights, state.element)
         found = Solution(*(torch.zeros_like(part) for part in parts))
@@ -310,7 +318,12 @@ class InteriorPoint:
         return found
 
     def _initial(
-        self, linear: Tensor, functions: Tensor, start: Tensor, tolerance: Tensor
+        self,
+        linear: Tensor,
+        functions: Tensor,
+        start: Tensor,
+        tolerance: Tensor,
+        enough: Tensor,
     ) -> State:
         program, point = self.program, start.expand_as(linear)
         values = point @ program.columns
@@ -328,6 +341,7 @@ class InteriorPoint:
             linear=linear,
             functions=functions,
             tolerance=tolerance,
+            enough=enough,
             point=point,
             least=least,
             values=values,
@@ -394,7 +408,8 @@ class InteriorPoint:
         closing = gap <= 0.5 * state.goal
         state.goal = torch.where(closing, gap, state.goal)
         state.idle = torch.where(closing, 0, state.idle + 1)
-        return (gap > state.tolerance) & (state.idle < self.patience)
+        open_ = (gap > state.tolerance) & (state.lower < state.enough)
+        return open_ & (state.idle < self.patience)
 
     def _advance(self, state: State) -> None:
         """One Newton step of every element."""
@@ -519,17 +534,23 @@ def solve(
     start: Tensor,
     tolerance: Tensor,
     max_steps: int = MAX_STEPS,
+    enough: Tensor | None = None,
 ) -> Solution:
     """By the primal-dual method, and by the barrier alone where that got stuck.
 
     Arguments as of :meth:`InteriorPoint.maximize`.
     """
-    found = InteriorPoint(program, max_steps).maximize(linear, functions, start, tolerance)
-    stuck = found.upper - found.lower > tolerance.clamp_min(_STUCK)
+    enough = torch.full_like(tolerance, torch.inf) if enough is None else enough
+    found = InteriorPoint(program, max_steps).maximize(linear, functions, start, tolerance, enough)
+    stuck = (found.upper - found.lower > tolerance.clamp_min(_STUCK)) & (found.lower < enough)
     stuck = torch.nonzero(stuck & (found.num_steps < max_steps)).squeeze(-1)
     if len(stuck):
         slow = Barrier(program, _PATIENCE * max_steps).maximize(
-            linear[stuck], functions[stuck], start, tolerance[stuck].clamp_min(_HANDOVER)
+            linear[stuck],
+            functions[stuck],
+            start,
+            tolerance[stuck].clamp_min(_HANDOVER),
+            enough[stuck],
         )
         better = slow.lower > found.lower[stuck]
         rows = stuck[better]

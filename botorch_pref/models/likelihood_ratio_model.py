@@ -332,7 +332,8 @@ class LikelihoodRatioModel(Model):
             ComparisonDataError: If ``X`` has another number of columns than the items, or
                 is not finite.
         """
-        bound = self.confidence_set.lower(*self._value(X), tolerance=tolerance)
+        options = {"tolerance": tolerance, "enough": self.box or math.inf}
+        bound = self.confidence_set.lower(*self._value(X), **options)
         return self._within_box(self._certified(bound).value)
 
     def upper(self, X: Tensor, *, tolerance: float = FINAL) -> Tensor:
@@ -370,8 +371,10 @@ class LikelihoodRatioModel(Model):
         Raises:
             ComparisonDataError: As of :meth:`lower`.
         """
-        coefficients = self._coefficients(X, x_ref)
-        bound = self._certified(self.confidence_set.upper(*coefficients, tolerance=tolerance))
+        most = self.box if x_ref is None else None  # of values, which are clamped to it
+        options = {"tolerance": tolerance, "enough": most or math.inf}
+        bound = self.confidence_set.upper(*self._coefficients(X, x_ref), **options)
+        self._certified(bound)
         return bound if x_ref is not None else bound._replace(value=self._within_box(bound.value))
 
     def rough_upper(self, X: Tensor, x_ref: Tensor | None = None) -> Tensor:

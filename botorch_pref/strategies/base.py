@@ -398,6 +398,51 @@ class Strategy(ABC):
         """Put back what :meth:`_progress` returned; history is in place."""
         put_back(self, progress)
 
+    def _read_known(self, known: object) -> tuple[Answered, ...]:
+        """Queries that were answered before the first question, checked."""
+        if not isinstance(known, Sequence):
+            raise ComparisonDataError(f"`known` must be answered queries, not {known!r}.")
+        return tuple(self._known(row, one) for row, one in enumerate(known))
+
+    def _known(self, row: int, entry: Any) -> Answered:
+        """An answered query that was known before, as it was given or as plain JSON.
+
+        Its items are what counts; of choices they are looked up.
+        """
+        with _reading(f"row {row}", "known"):
+            stored, told = entry
+            stored = stored.to_json() if isinstance(stored, Query) else stored
+            query = Query.from_json(stored, self.space.bounds.device)
+            if told is None:
+                raise ComparisonDataError("it has no answer.")
+            self._check_known(query)
+            if (items := query.rows).shape[-1] != self.space.dim:
+                raise ComparisonDataError(
+                    f"its items have {items.shape[-1]} dimensions, not {self.space.dim}."
+                )
+            if self.space.choices is None and not bool(self.space.contains(items).all()):
+                raise ComparisonDataError(f"its items {items.tolist()} are outside the space.")
+            rows = self._known_rows(items)
+            if rows is not None and query.items.dim() == 1:
+                (rows,) = rows
+            query = replace(query, indices=rows)
+            return Answered(query, cast(Answer, query.checked(told)))
+
+    def _check_known(self, query: Query) -> None:
+        """Raises unless the answer to a query of this kind can be known before."""
+        if not isinstance(query, self._asks):
+            kinds = " or ".join(f"a {kind.kind}" for kind in self._asks)
+            raise ComparisonDataError(f"it is a {query.kind}, not {kinds}.")
+
+    def _known_rows(self, items: Tensor) -> Any:
+        """The rows of ``k x d``-dim items in the choices, if there are choices."""
+        if self.space.choices is None:
+            return None
+        same = (self.space.choices == items.to(self.space.bounds).unsqueeze(-2)).all(-1)
+        if not bool(same.any(-1).all()):
+            raise ComparisonDataError("its items are not all among `choices`.")
+        return tuple(same.int().argmax(-1).tolist())
+
     def _unmeasured(self) -> list[Query]:
         """Open evaluations, and skipped ones, which could not be measured."""
         skipped = (answered.query for answered in self.history if answered.answer is None)
@@ -552,39 +597,19 @@ class UtilityStrategy(Strategy):
         self.kappa, self.likelihood = self.learner.kappa, self.learner.likelihood
         self.num_identical = 0
         self._listed: tuple[tuple[int, int], Tensor] | None = None
-        if not isinstance(self.known, Sequence):
-            raise ComparisonDataError(f"`known` must be answered queries, not {self.known!r}.")
-        self.known = tuple(self._known(row, one) for row, one in enumerate(self.known))
+        self.known = self._read_known(self.known)
         for query, answer in self.known:
             self.learner.add(query, answer)
 
-    def _known(self, row: int, entry: Any) -> Answered:
-        """An answered query that was known before, as it was given or as plain JSON.
+    def _check_known(self, query: Query) -> None:
+        if not query.compares:
+            raise ComparisonDataError("it is no answer that compares items.")
+        if isinstance(query, Grade) and self.hyperparameters == "samples":
+            raise ComparisonDataError('a grade needs `hyperparameters` "evidence".')
 
-        Its items are what counts; of choices they are looked up, unless they may be others.
-        """
-        with _reading(f"row {row}", "known"):
-            stored, told = entry
-            stored = stored.to_json() if isinstance(stored, Query) else stored
-            query = Query.from_json(stored, self.space.bounds.device)
-            if not query.compares or told is None:
-                raise ComparisonDataError("it is no answer that compares items.")
-            if isinstance(query, Grade) and self.hyperparameters == "samples":
-                raise ComparisonDataError('a grade needs `hyperparameters` "evidence".')
-            if (items := query.items).shape[-1] != self.space.dim:
-                raise ComparisonDataError(
-                    f"its items have {items.shape[-1]} dimensions, not {self.space.dim}."
-                )
-            rows = None
-            if self.space.choices is None and not bool(self.space.contains(items).all()):
-                raise ComparisonDataError(f"its items {items.tolist()} are outside the space.")
-            if self.space.choices is not None and not self.own_utilities:
-                same = (self.space.choices == items.to(self.space.bounds).unsqueeze(-2)).all(-1)
-                if not bool(same.any(-1).all()):
-                    raise ComparisonDataError("its items are not all among `choices`.")
-                rows = tuple(same.int().argmax(-1).tolist())
-            query = replace(query, indices=rows)
-            return Answered(query, cast(Answer, query.checked(told)))
+    def _known_rows(self, items: Tensor) -> Any:
+        # People of their own utilities may have known other items.
+        return None if self.own_utilities else super()._known_rows(items)
 
     def _check_question(self) -> None:
         """Raises unless a question is of a kind, and for a domain and a model, that it can be."""

@@ -3,6 +3,7 @@ r"""What strategies share that pay for duels and values out of one budget."""
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, cast
@@ -63,7 +64,8 @@ class BudgetedStrategy(Strategy):
     skipped or not. An opponent that is drawn at random is another item.
 
     A subclass may set ``record_type`` and ``kinds``, and implements ``_next``, ``_add`` and
-    ``_recommended``; it adds to ``_entries`` what its choices depend on beside the data.
+    ``_recommended``; it adds to ``_entries`` what its choices depend on beside the data, and learns
+    what is ``known`` once it can.
 
     Args:
         bounds, choices, space, seed: See :class:`~botorch_pref.strategies.Strategy`.
@@ -73,6 +75,8 @@ class BudgetedStrategy(Strategy):
             no limit.
         num_initial_duels: Duels of two random items to begin with.
         num_initial_values: Values of random items to begin with.
+        known: Duels and values that are known before the first question, as answered queries.
+            They cost nothing, and count as a part of the initial design.
 
     Raises:
         ComparisonDataError: If an option is out of range; names it.
@@ -86,6 +90,7 @@ class BudgetedStrategy(Strategy):
     budget: Amount | None = None
     num_initial_duels: int = 50
     num_initial_values: int = 5
+    known: Sequence[Any] = ()
 
     record_type: ClassVar[type[QueryRecord]] = QueryRecord
     """The class of the records."""
@@ -107,6 +112,7 @@ class BudgetedStrategy(Strategy):
         self.num_initial_values = check_count("num_initial_values", self.num_initial_values, 0)
         self.records: list[QueryRecord] = []
         self._ended = False  # what was chosen cannot be paid
+        self.known = self._read_known(self.known)
 
     def price(self, kind: Kind) -> Fraction:
         """The price of a query of a kind."""
@@ -154,6 +160,7 @@ class BudgetedStrategy(Strategy):
     def _initial(self) -> Chosen | None:
         """The next query of the initial design, duels first; None if there is none to be paid."""
         kinds = [record.kind for record in self.records if record.phase == "initial"]
+        kinds += ["value" if query.measures else "duel" for query, _ in self.known]
         kind: Kind = "duel" if kinds.count("duel") < self.num_initial_duels else "value"
         number = kinds.count(kind)
         complete = kind == "value" and number >= self.num_initial_values

@@ -55,6 +55,7 @@ from botorch_pref.strategies.utility import KernelArgument, as_likelihood, own_k
 
 CandidateRule = Literal["hcei", "primal-dual"]
 Feedback = Literal["accept", "compare"]
+InitialLabels = Literal["space_filling", "balanced"]
 Scale = Literal["probability", "logit"]
 Source = Literal["initial", "augmented", "vanilla"]
 Rule = Callable[..., AcquisitionFunction]
@@ -73,6 +74,8 @@ _SCREENING = 1e-2  # of bounds that only select where a line search begins
 _FAR, _NEAR = 4, 2
 _KEPT = 64  # items that pass a coarse screen
 _CHUNK = 256
+_AT_KINKS = {"maxls": 8}  # tries of a step: bounds have kinks, at which all of them fail
+_MOST_SHOWN = 50  # times the number of balanced labels: who rejects nearly all is asked no longer
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,13 @@ class COBOL(Strategy):
         max_rejections: After so many in a row the vanilla item is evaluated; None for no limit.
         num_initial_values: Values of a space-filling sample to begin with, at least 1.
         num_initial_labels: Labels of another.
+        initial_labels: ``"space_filling"``, labels of such a sample, whatever they are; or
+            ``"balanced"``, as in the authors' code: such items are shown until half of the labels
+            accept and half reject. What is told beyond the half of its kind is not learnt, and
+            after 50 times as many items, or all choices, the strategy goes on with what there is.
+        known: Values and labels that are known before the first question, as answered queries;
+            they count as a part of the initial design. With ``"compare"`` duels take the place of
+            labels, and rankings and choices are split into the duels that follow from them.
         noise: The variance of the noise of a value, in squared standard deviations of all.
         lengthscale_prior: Whether BoTorch's prior is put on lengthscales.
         likelihood: The link of labels or duels; logit by default. Of another link the latent
@@ -229,6 +239,8 @@ class COBOL(Strategy):
     max_rejections: int | None = 5
     num_initial_values: int = 3
     num_initial_labels: int = 10
+    initial_labels: InitialLabels = "space_filling"
+    known: Sequence[Any] = ()
     noise: float = 1e-4
     lengthscale_prior: bool = True
     likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None
@@ -264,10 +276,23 @@ class COBOL(Strategy):
         self._rejections = 0  # in a row
         self._unanswered = False  # whether the expert was asked last and did not answer
         self._from_values: FromValues | None = None
+        self._num_shown = 0  # to the expert, answered or not
+        self.known = self._read_known(self.known)
+        for query, answer in self.known:
+            if isinstance(query, Label | Duel | Evaluate):
+                self._add(Answered(query, answer))
+                continue
+            for pair, won in query.comparisons(cast(Answer, answer)):
+                self._add(Answered(Duel(query.id, pair), won))
 
     def _check_options(self) -> None:
         check_word("feedback", self.feedback, Feedback)
         check_word("candidate", self.candidate, CandidateRule)
+        check_word("initial_labels", self.initial_labels, InitialLabels)
+        if self.initial_labels == "balanced" and self.feedback == "compare":
+            raise ComparisonDataError(
+                '`initial_labels` "balanced" is for `feedback` "accept": duels have no kinds.'
+            )
         check_word("threshold_scale", self.threshold_scale, Scale)
         checked_flag("lengthscale_prior", self.lengthscale_prior)
         self.label_lengthscale = checked_positive("label_lengthscale", self.label_lengthscale)
@@ -292,7 +317,12 @@ class COBOL(Strategy):
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
-        """The paper's rule and settings, without the caps and the prior that are ours."""
+        """The paper's rule and settings, without the caps and the prior that are ours.
+
+        With ``value_bound=3.0`` the belief is bounded to [-3, 3], the range of the paper's
+        synthetic experts, so that a step takes at most .06 from the weight; with
+        ``initial_labels="balanced"``, too, these are the settings of the authors' code.
+        """
         settings: dict[str, Any] = {
             "candidate": "primal-dual",
             "norm_bound_limit": None,
@@ -407,10 +437,14 @@ class COBOL(Strategy):
     def _initial(self) -> Chosen | None:
         """The next query of the initial design, values first; None where it is complete."""
         started = [decision.asks for decision in self.decisions if decision.source == "initial"]
+        started += [not query.measures for query, _ in self.known]
         values, labels = started.count(False), started.count(True)
         # Where all values were skipped, others are asked for.
         asks = values >= self.num_initial_values and bool(self.values.answers)
-        if asks and labels >= self.num_initial_labels:
+        enough = labels >= self.num_initial_labels
+        if self.initial_labels == "balanced":
+            enough = labels >= self._most_shown or not self._missing_kinds()
+        if asks and enough:
             return None
         size = 2 if asks and self.feedback == "compare" else 1
         start = size * (labels if asks else values)
@@ -481,6 +515,24 @@ class COBOL(Strategy):
         ]
         return [*super()._unmeasured(), *shown]
 
+    @property
+    def _most_shown(self) -> int:
+        """The most items that are shown for balanced labels."""
+        most = _MOST_SHOWN * self.num_initial_labels
+        return most if self.choices is None else min(most, len(self.choices))
+
+    def _missing_kinds(self) -> list[float]:
+        """The labels of which there is no half of the balanced ones."""
+        told = [answer for _, answer in self.labelled]
+        halves = {1.0: self.num_initial_labels // 2, 0.0: -(-self.num_initial_labels // 2)}
+        return [kind for kind, half in halves.items() if told.count(kind) < half]
+
+    def _check_known(self, query: Query) -> None:
+        if not query.compares:
+            super()._check_known(query)
+        if not query.measures and query.compares != (self.feedback == "compare"):
+            raise ComparisonDataError(f"it is a {query.kind}, not of `feedback` {self.feedback!r}.")
+
     def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
         query, of_pairs = super()._read(stored, device), self.feedback == "compare"
         if Duel in self._asks and not query.measures and query.compares != of_pairs:
@@ -495,8 +547,18 @@ class COBOL(Strategy):
 
     def _learn(self, answered: Answered) -> None:
         query, answer = answered
-        if answer is None:
-            return
+        if not query.measures:
+            self._num_shown += 1
+            if self.initial_labels == "balanced" and self._num_shown <= self._most_shown:
+                missing = self._missing_kinds()
+                if missing and answer not in missing:
+                    return
+        if answer is not None:
+            self._add(answered)
+
+    def _add(self, answered: Answered) -> None:
+        """Add an answer to the values or the labels."""
+        query, answer = answered
         if query.measures:
             self.values.add(query, answered.number)
         elif not query.compares or query.comparisons(answer):
@@ -537,7 +599,8 @@ class Step:
         self.objective = strategy.values.model(self.pending)
         self.beta = strategy.beta_of(self.objective)
         self.optimism = ExpertAugmentedLCB(self.objective, None, self.beta, 0.0)
-        self.asked, self.avoid = strategy.asked_items(), strategy._items_of(self.pending)
+        asked = [done.query for done in (*strategy.known, *strategy.history)]
+        self.asked, self.avoid = strategy._items_of(asked), strategy._items_of(self.pending)
         self.incumbent = strategy.values.best() if strategy.feedback == "compare" else None
         self.x_ref = None if self.incumbent is None else self.incumbent.item
         known, self.num_values = strategy._from_values, len(strategy.values.answers)
@@ -691,7 +754,8 @@ def best(
         points = starts.unsqueeze(-2)
         if space.choices is None:
             points = _screened(space.sample(RAW_SAMPLES, seed), starts, screens or (rule,))
-        found = space.maximize(rule, seed=seed, starts=points, raw_samples=0)
+        options = _AT_KINKS if screens else None
+        found = space.maximize(rule, seed=seed, starts=points, raw_samples=0, options=options)
         return Candidate.of(next_best(found, space, rule, seed, avoid))
 
 

@@ -189,8 +189,9 @@ class CompGPUCB(BudgetedStrategy):
             value may fall short of the best in duels. 0 if duels are decided by the objective.
             For a bias ``zeta`` (Assumption 1) and logistic duels it is a quarter of ``zeta``
             over the range of the objective, which the paper's formulas take to be 1.
-        **options: Seed, prices, budget and initial design, see
-            :class:`~botorch_pref.strategies.BudgetedStrategy`.
+        **options: Seed, prices, budget, initial design and what is known before, see
+            :class:`~botorch_pref.strategies.BudgetedStrategy`; the second item of a known duel
+            must have been drawn at random as well.
 
     Raises:
         ComparisonDataError: If an option is out of range; names it.
@@ -243,6 +244,8 @@ class CompGPUCB(BudgetedStrategy):
             refit=_REFIT_VALUES,
             **known,
         )
+        for answered in self.known:
+            self._learn(answered)
 
     def _next(self) -> Chosen:
         step = self._step()

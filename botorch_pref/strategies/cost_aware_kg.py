@@ -144,7 +144,7 @@ class CostAwareKG(BudgetedStrategy):
             duels as much as values.
         noise: The variance of the noise of a value, in squared standard deviations of the
             values; None to learn it.
-        **options: Seed, prices, budget and initial design, see
+        **options: Seed, prices, budget, initial design and what is known before, see
             :class:`~botorch_pref.strategies.BudgetedStrategy`.
 
     Raises:
@@ -184,6 +184,8 @@ class CostAwareKG(BudgetedStrategy):
         self._parameters: dict[str, Tensor] = {}  # as learnt
         self._num_fitted = (0, 0)  # duels and values
         self._model: PreferenceGP | None = None
+        for answered in self.known:
+            self._learn(answered)
 
     @property
     def finished(self) -> bool:
@@ -319,7 +321,7 @@ class CostAwareKG(BudgetedStrategy):
 
     def _recommended(self) -> Candidate:
         """The maximiser of the posterior mean of the utility, over the whole domain."""
-        if not self.num_answers:
+        if not self.duels and not self.values:
             raise ComparisonDataError("Nothing was answered yet, so nothing is recommended.")
         search = _Search(self, self.num_answers, [])
         return search.candidates(search.recommended)[0]

@@ -62,7 +62,7 @@ class ExpertBaseline(COBOL):
         "absent": Entry("_absent", FLAG),
     }
 
-    initial_labels = False
+    labels_first = False
     """Whether labels belong to the initial design."""
 
     def is_initial(self, query: Query) -> bool:
@@ -87,7 +87,7 @@ class ExpertBaseline(COBOL):
 
     @property
     def _num_initial(self) -> int:
-        labels = self.num_initial_labels if self.initial_labels else 0
+        labels = self.num_initial_labels if self.labels_first else 0
         return self.num_initial_values + labels
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
@@ -146,7 +146,7 @@ class ExpertBaseline(COBOL):
         return Strategy._unmeasured(self)  # an item that is shown may not be measured next
 
     def _learn(self, answered: Answered) -> None:
-        if isinstance(answered.query, Evaluate) or self.initial_labels:
+        if isinstance(answered.query, Evaluate) or self.labels_first:
             super()._learn(answered)
 
 
@@ -208,7 +208,7 @@ class CoExBO(ExpertBaseline):
     pick is a label of the second item: it is evaluated if accepted, and otherwise the first.
     """
 
-    initial_labels = True
+    labels_first = True
 
     def _next(self) -> _Proposal:
         plain = self._optimistic(asks=False)

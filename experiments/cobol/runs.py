@@ -27,7 +27,7 @@ from experiments.figures import View, plot_views
 from experiments.problems import ExpertBenchmark
 
 INITIAL_VALUES, INITIAL_LABELS = 3, 10
-LCB, LCB_PAPER, PAPER = "lcb", "lcb-paper", "cobol-paper"
+LCB, LCB_PAPER, PAPER, BOUNDED = "lcb", "lcb-paper", "cobol-paper", "cobol-bounded"
 _RUN = ["strategy", "seed"]
 _KEPT = (
     *("panel", "function", "arm", "strategy", "seed", "step", "kind", "answer", "first_utility"),
@@ -191,7 +191,7 @@ class ExpertExperiment(Experiment):
         }
         rows = {key: row for row, key in played.items()}
         return {
-            row: rows[function, LCB_PAPER if name in (PAPER, LCB_PAPER) else LCB]
+            row: rows[function, LCB_PAPER if name in (PAPER, BOUNDED, LCB_PAPER) else LCB]
             for row, (function, name) in played.items()
         }
 

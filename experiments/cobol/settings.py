@@ -27,11 +27,12 @@ from experiments.baselines.expert_baselines import (
 )
 from experiments.claims import Claim, Comparison, lower, not_higher
 from experiments.cobol.candidates import BeliefCOBOL, ConstrainedCOBOL, PinpointCOBOL
-from experiments.cobol.runs import LCB, LCB_PAPER, PAPER, ExpertExperiment, Group
+from experiments.cobol.runs import BOUNDED, LCB, LCB_PAPER, PAPER, ExpertExperiment, Group
 from experiments.problems import (
     EXPERT_BENCHMARKS,
     AccuracySchedule,
     ExpertBenchmark,
+    FittedExpert,
     MVNExpert,
     TimeVaryingExpert,
 )
@@ -162,6 +163,37 @@ def no_harm_claims() -> tuple[Claim, ...]:
     )
 
 
+def bounded_claims() -> tuple[Claim, ...]:
+    """Of Figs. 3, 4 and 9, on every function."""
+    claims = []
+    for function in EXPERT_BENCHMARKS:
+        lcb = f"{function}: lcb"
+        helpful, useless = (
+            [f"{function}: a = {accuracy}" for accuracy in accuracies]
+            for accuracies in ((1, 2), (0, -1, -2))
+        )
+        claims += [
+            Claim(
+                f"{function}: experts of accuracy 1 and 2 speed it up: the mean of the simple "
+                "regrets over all evaluations is lower than LCB's.",
+                tuple(Comparison((arm, "average"), (lcb, "average")) for arm in helpful),
+            ),
+            Claim(
+                f"{function}: the simple regret with accuracy 1 and 2 is lower than LCB's.",
+                tuple(Comparison((arm, "simple"), (lcb, "simple")) for arm in helpful),
+            ),
+            Claim(
+                f"{function}: with 0, -1 and -2 the simple regret is on par with LCB's.",
+                _each_not_higher(useless, lcb),
+            ),
+            Claim(
+                f"{function}: labels run dry: there are fewer than evaluations in the second half.",
+                tuple(Comparison((arm, _LATE), 1.0) for arm in (*helpful, *useless)),
+            ),
+        ]
+    return tuple(claims)
+
+
 def variant_claims() -> tuple[Claim, ...]:
     """Of Figs. 3, 6 and 7."""
     plain = "candidates: primal-dual"
@@ -223,6 +255,7 @@ _SOURCE = "Xu et al. (2024b)"
 _ACKLEY = "ackley4"
 _SAMPLING = "expert sampling"
 _DRAWS = 200  # steps an evaluation where an expert draws from what they accept
+_SHOWN = 20  # where items are shown until there are labels of both kinds
 _RATE = 0.1  # of the time-varying expert
 _IDENTITY = 0.25  # in the unit cube, of a covariance that is 1 in [-1, 1]^d
 _NOTES = (
@@ -244,7 +277,7 @@ _NOTES = (
 
 def cobol_experiments() -> tuple[ExpertExperiment, ...]:
     """The figures on test functions."""
-    return _robustness(), _ablation(), _no_harm(), _variants()
+    return _robustness(), _ablation(), _no_harm(), _variants(), _bounded()
 
 
 def synthetic(
@@ -278,6 +311,7 @@ def strategies() -> Mapping[str, StrategyFactory]:
         "coexbo": CoExBO,
         PRACTICAL: COBOL,
         PAPER: COBOL.paper,
+        BOUNDED: partial(COBOL.paper, value_bound=3.0, initial_labels="balanced"),
         # Without a label all items are as acceptable, and expected improvement is left.
         EI: partial(COBOL, threshold=math.inf, num_initial_labels=0),
         "constrained": ConstrainedCOBOL,
@@ -406,6 +440,29 @@ def _no_harm() -> ExpertExperiment:
     )
 
 
+def _bounded() -> ExpertExperiment:
+    groups = []
+    for function in EXPERT_BENCHMARKS:
+        groups.append(_group(function, function, synthetic(function, 1), {LCB: LCB_PAPER}))
+        for accuracy in sorted(ACCURACIES, key=lambda one: (-abs(one), -one)):
+            expert = synthetic(function, accuracy)
+            arms = {f"a = {accuracy}": BOUNDED}
+            groups.append(_group(function, function, expert, arms, steps=_SHOWN))
+    return _experiment(
+        groups,
+        name="cobol-bounded",
+        title="A bounded belief and balanced first labels, five experts on five functions",
+        source=f"{_SOURCE}, Figs. 3, 4, 8 and 9, as the authors' code has them",
+        claims=bounded_claims(),
+        notes=(
+            *_NOTES[:-1],
+            "The paper's settings, with the belief bounded to [-3, 3], so that the weight falls by "
+            "at most .06 a step, and with five first labels of either kind. The items that were "
+            "shown for these belong to the initial design. The authors' range.",
+        ),
+    )
+
+
 def _variants() -> ExpertExperiment:
     helpful = synthetic(_ACKLEY, 1)
     candidates = {LCB: LCB, "hcei": PRACTICAL}
@@ -416,6 +473,8 @@ def _variants() -> ExpertExperiment:
         expert = (f"mvn-{mean}", partial(MVNExpert, mean=mean, covariance=_IDENTITY))
         groups.append(_group("normal beliefs", _ACKLEY, expert, {mean: PRACTICAL}))
     limits = _ranges(_ACKLEY)["authors"]
+    fitted = partial(FittedExpert, accuracy=1.0, rho_range=limits)
+    groups.append(_group("fitted expert", _ACKLEY, ("fitted-50", fitted), {"fitted": PRACTICAL}))
     for form in ("rising", "printed"):
         schedule = AccuracySchedule(rate=_RATE, form=form)
         make = partial(TimeVaryingExpert, schedule=schedule, rho_range=limits)
@@ -436,6 +495,8 @@ def _variants() -> ExpertExperiment:
             "constrained is what the paper's Fig. 3 calls a first weight of 0.",
             "Normal beliefs have the identity as covariance in the function's own coordinates; the "
             "paper names neither coordinates nor function.",
+            "The fitted expert answers by the most likely function of 50 labels of uniform items, "
+            "as the paper simulates people; the 50 labels are those of accuracy 1.",
             f"Changing accuracy: 2 (1 - exp(-{_RATE:g} n)) after n values (rising), or as printed, "
             f"2 (1 - exp(-{_RATE:g} / n)), which falls; the rate is ours. The paper keeps the "
             "last 5 labels, as the second rows do.",

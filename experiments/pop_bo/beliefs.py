@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from botorch_pref.problems import PreferenceProblem, ThermalComfort
@@ -23,8 +23,10 @@ from botorch_pref.runner.experiment import StrategyFactory
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import DTS, EUBO, PFTS, POPBO, RandomPairs, UtilityStrategy
 from botorch_pref.strategies.pop_bo import Report
+from botorch_pref.strategies.utility import KernelArgument
 from experiments.baselines import SGP
-from experiments.problems import GPSample, StandardisedFunction
+from experiments.model_settings import fixed_kernel
+from experiments.problems import GPSample, LinearSample, StandardisedFunction
 
 ON_A_BOX = (
     "On a box POP-BO recommends the maximiser of the most likely utility, eubo, dts, pf-ts and "
@@ -32,6 +34,8 @@ ON_A_BOX = (
 )
 NORM_FACTOR = 1.1  # of the true norm, where it is known
 NUM_FITTED = 64
+_VARIANCE = 9.0
+_ACKLEY_NORM = 6.0  # the paper's bound of standardised functions
 _STARTS = (0.03, 0.1, 0.3)
 
 
@@ -43,12 +47,21 @@ class Belief(NamedTuple):
         norm_bound: ``B``, in the norm of that kernel.
         slack: The rule of the slack.
         value_bound: The largest absolute utility, or ``None``.
+        kernel: In place of the hyperparameters, where these have no name for it.
     """
 
     hyperparameters: dict[str, Any]
     norm_bound: float
     slack: dict[str, Any]
     value_bound: float | None = None
+    kernel: KernelArgument = None
+
+    @property
+    def of_model(self) -> dict[str, Any]:
+        """The arguments of a strategy that say what the kernel is."""
+        if self.kernel is not None:
+            return {"covar_module": self.kernel}
+        return {"hyperparameters": self.hyperparameters}
 
 
 BeliefRule = Callable[[PreferenceProblem], Belief]
@@ -70,7 +83,7 @@ def peer(
     seed: int,
 ) -> UtilityStrategy:
     """A strategy with the kernel of a belief."""
-    return kind(space=space, seed=seed, hyperparameters=belief(problem).hyperparameters)
+    return kind(space=space, seed=seed, **belief(problem).of_model)
 
 
 def pop_bo(
@@ -79,13 +92,18 @@ def pop_bo(
     space: SearchSpace,
     seed: int,
     report: Report = "max-mle",
+    slack: float | None = None,
 ) -> POPBO:
-    """POP-BO with a belief, and a norm bound that stays as it is."""
+    """POP-BO with a belief, and a norm bound that stays as it is.
+
+    With ``slack`` that of one answer is another one than the belief's.
+    """
     known = belief(problem)
+    known = known if slack is None else known._replace(slack=_slack(slack))
     return POPBO(
         space=space,
         seed=seed,
-        hyperparameters=known.hyperparameters,
+        **known.of_model,
         norm_bound=known.norm_bound,
         slack=known.slack,
         value_bound=known.value_bound,
@@ -99,6 +117,18 @@ def of_gp_sample(problem: PreferenceProblem) -> Belief:
     assert isinstance(problem, GPSample)
     kernel = _squared_exponential(problem.unit_lengthscale, problem.variance)
     return Belief(kernel, NORM_FACTOR * problem.norm, _slack(1.0))
+
+
+def of_linear(problem: PreferenceProblem) -> Belief:
+    """The true linear kernel, and 1.1 times the true norm."""
+    assert isinstance(problem, LinearSample)
+    return Belief({}, NORM_FACTOR * problem.norm, _slack(1.0), kernel=_linear)
+
+
+def of_ackley(problem: PreferenceProblem) -> Belief:
+    """A squared exponential kernel of unit variance, and the bound of Table 2."""
+    kernel = _squared_exponential(0.3 * problem.dim**0.5)
+    return Belief(kernel, _ACKLEY_NORM, _slack(1.0))
 
 
 def of_function(problem: PreferenceProblem) -> Belief:
@@ -151,6 +181,12 @@ def fitted_lengthscale(which: str) -> float:
             likelihood = float(mll(model(X), model.train_targets))
         found.append((likelihood, float(kernel.lengthscale.detach())))
     return max(found)[1]
+
+
+def _linear(dim: int) -> ScaleKernel:
+    kernel = fixed_kernel("linear", [1.0] * dim, dim)
+    kernel.outputscale = _VARIANCE
+    return kernel
 
 
 def _squared_exponential(lengthscale: float, variance: float = 1.0) -> dict[str, Any]:

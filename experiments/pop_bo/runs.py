@@ -8,7 +8,7 @@ References:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -46,14 +46,15 @@ SHARED = f"{SHARE:g} cumulative"
 SECONDS = Column("seconds", "s a step", digits=2, error=False)
 _RUN = ["strategy", "seed"]
 _SLOPES = (0.5, 0.75, 1.0)
+_TOTAL = "cumulative"
 _LEAST = 1e-3  # regret: below it a logarithm says nothing
 
 
-def with_first_arm(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the regret of the first arm, ``f* - f(x_t)``."""
+def with_first_arm(table: pd.DataFrame, runs: Sequence[str] = _RUN) -> pd.DataFrame:
+    """Add the regret of the first arm, ``f* - f(x_t)``, and its sum over each of the runs."""
     difference = table["second_utility"] - table["first_utility"]
     table = table.assign(first_regret=table["utility_regret"] + 0.5 * difference)
-    total = table.groupby(_RUN, sort=False)["first_regret"].cumsum()
+    total = table.groupby([*runs], sort=False)["first_regret"].cumsum()
     return table.assign(cumulative_first_regret=total)
 
 
@@ -178,6 +179,14 @@ class Table2Experiment(Experiment):
         ]
         return (*functions, SECONDS)
 
+    @property
+    def further_columns(self) -> Mapping[str, tuple[Column, ...]]:
+        """The regrets on the way, of Figures 9 to 11."""
+        functions = [
+            Column(f"{which} {_TOTAL}", cells[0], digits=2) for which, cells in _PRINTED.items()
+        ]
+        return {"Cumulative regret of the first arm (Figs. 9 to 11)": tuple(functions)}
+
     def run(
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
@@ -196,19 +205,24 @@ class Table2Experiment(Experiment):
         run = ["strategy", "seed"]
         regrets = last.pivot(index=run, columns="function", values="recommendation_regret")
         seconds = table.groupby(run)["seconds"].mean()
+        totals = with_first_arm(table, ["function", *run])
+        totals = totals.groupby([*run, "function"])["first_regret"].sum().unstack()
+        totals = totals.add_suffix(f" {_TOTAL}")
         found = regrets[[*_PRINTED]].assign(step=int(table["step"].max()), seconds=seconds)
+        found = found.join(totals)
         order = {name: i for i, name in enumerate(table["strategy"].unique())}
         return found.reset_index().sort_values(run, key=lambda x: x.replace(order))
 
     def figure(self, table: pd.DataFrame) -> Figure:
-        """One panel a function."""
-        regret = "recommendation_regret"
-        known = table.dropna(subset=regret)
-        views = [
-            View(row[0], known[known["function"] == which], "step", regret, "duels")
-            for which, row in _PRINTED.items()
-        ]
-        return plot_views(views, f"{self.title}: {self.setting}", "recommendation regret")
+        """Two panels a function: what is recommended, and what was paid on the way."""
+        regret, total = "recommendation_regret", "cumulative_first_regret"
+        known = with_first_arm(table, ["function", *_RUN])
+        views = []
+        for which, row in _PRINTED.items():
+            rows = known[known["function"] == which]
+            views.append(View(row[0], rows.dropna(subset=regret), "step", regret, "duels"))
+            views.append(View(f"{row[0]}: cumulative", rows, "step", total, "duels"))
+        return plot_views(views, f"{self.title}: {self.setting}", "regret")
 
 
 def table2_experiment() -> Table2Experiment:
@@ -216,7 +230,7 @@ def table2_experiment() -> Table2Experiment:
     return Table2Experiment(
         name="pop-table2",
         title="Seven test functions over their standard deviations",
-        source="Xu et al. (2024), Table 2",
+        source="Xu et al. (2024), Table 2 and Figs. 9 to 11",
         horizon=30,
         seeds=30,
         strategies={

@@ -4,6 +4,7 @@ from experiments.problems.experts import (
     EXPERT_BENCHMARKS,
     AccuracySchedule,
     ExpertBenchmark,
+    FittedExpert,
     MVNExpert,
     TimeVaryingExpert,
     belief_mean,
@@ -25,7 +26,7 @@ from experiments.problems.functions import (
     StandardisedFunction,
     StandardisedSettings,
 )
-from experiments.problems.gp_sample import GPSample
+from experiments.problems.gp_sample import GPSample, LinearSample
 from experiments.problems.magic_gamma import MagicGammaSVM, SplitSizes
 from experiments.problems.ratings import Ratings
 from experiments.problems.tuning import DigitsTuning
@@ -42,8 +43,10 @@ __all__ = [
     "DuelingChoiceJudge",
     "ExpertBenchmark",
     "FidelityProblem",
+    "FittedExpert",
     "GPSample",
     "Levy13",
+    "LinearSample",
     "MVNExpert",
     "MagicGammaSVM",
     "PositiveAckley",

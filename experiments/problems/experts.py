@@ -16,17 +16,22 @@ from typing import Literal, NamedTuple, TypeAlias
 import torch
 from botorch.test_functions import synthetic as botorch_synthetic
 from botorch.test_functions.synthetic import SyntheticTestFunction
+from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
+from botorch_pref.models import LikelihoodRatioModel
 from botorch_pref.problems.base import ItemError, PreferenceProblem
 from botorch_pref.problems.judges import SyntheticExpert, checked_rho_range, utilities_of
 from botorch_pref.problems.synthetic import SyntheticProblem
 from botorch_pref.queries import Label, Query
-from botorch_pref.randomness import derive_uniform
+from botorch_pref.randomness import derive_seed, derive_uniform
 from experiments.problems.functions import HOLDER_BEST
 
 Range: TypeAlias = tuple[float, float]
+
+_LENGTHSCALE = 0.25  # of the belief of a fitted expert, times the root of the dimension
+_NORM_LIMIT = 4.0  # of that belief
 
 
 class _Function(NamedTuple):
@@ -204,6 +209,70 @@ class MVNExpert:
         away = (items.to(self.mean) - self.mean).unsqueeze(-1)
         whitened = torch.linalg.solve_triangular(self._factor, away, upper=False).squeeze(-1)
         return (-0.5 * whitened.square().sum(dim=-1)).exp().to(items)
+
+
+class FittedExpert(SyntheticExpert):
+    r"""An expert who answers by a model of a few labels, as people are simulated ([Xu2024b], J.3).
+
+    The labels are a :class:`SyntheticExpert`'s, of uniform items, before any value is known. The
+    most likely function of them is taken for the belief: ``P(accept) = sigmoid(mle(x))``.
+
+    Attributes:
+        model: The model of the labels.
+    """
+
+    def __init__(
+        self,
+        problem: PreferenceProblem,
+        accuracy: float,
+        rho_range: Sequence[float] | None = None,
+        *,
+        number: int = 50,
+        seed: int = 0,
+    ) -> None:
+        r"""Ask the expert for labels, and fit the model.
+
+        Args:
+            problem: The objective, on a box.
+            accuracy: As for :class:`SyntheticExpert`, of the labels.
+            rho_range: Likewise.
+            number: How many labels.
+            seed: The seed of all labels.
+
+        Raises:
+            SearchSpaceError: As for :class:`SyntheticExpert`.
+            UnsupportedError: Likewise.
+        """
+        super().__init__(problem, accuracy, rho_range, seed=seed)
+        generator = torch.Generator().manual_seed(derive_seed(seed, "fitted", 0))
+        unit = torch.rand(number, problem.dim + 1, generator=generator, dtype=torch.double)
+        items = torch.lerp(*problem.bounds, unit[:, 1:])
+        accept = (unit[:, 0] < super().probability(items)).to(items)
+        kernel = RBFKernel().double()
+        kernel.lengthscale = _LENGTHSCALE * math.sqrt(problem.dim)
+        model = LikelihoodRatioModel.from_labels(
+            items,
+            accept,
+            covar_module=kernel,
+            norm_bound=1.0,
+            box=3.0,
+            slack={"rule": "sqrt", "scale": 0.01, "offset": 1.0, "times_bound": True},
+            input_transform=problem.space.input_transform(),
+        )
+        self.model = model.adapt_norm_bound(limit=_NORM_LIMIT)
+
+    def __call__(self, query: Query, t: int) -> float:
+        """1 to accept an item and 0 to reject it, or the value; ``t`` is the step."""
+        if query.measures:
+            return super().__call__(query, t)
+        if not isinstance(query, Label):
+            raise UnsupportedError(f"query: this expert answers no {query.kind}.")
+        uniform = derive_uniform(self.seed, "label", t, query.annotator)
+        return float(uniform < self.probability(query.items))
+
+    def probability(self, items: Tensor) -> Tensor:
+        """The ``...``-dim probabilities that ``... x d``-dim items are accepted."""
+        return torch.sigmoid(self.model.mle(items))
 
 
 def belief_mean(problem: PreferenceProblem, mean: BeliefMean | Tensor) -> Tensor:

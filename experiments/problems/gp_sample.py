@@ -21,10 +21,40 @@ from botorch_pref.space import SearchSpace
 
 _WIDTH = 10.0  # of the box in every dimension
 _NUM_KNOTS, _VARIANCE = 10, 9.0
+_PER_SIDE = 11  # points of the square of linear utilities
 _RANK_TOLERANCE = 1e-12  # of the kernel matrix of the knots, relative to its largest eigenvalue
 _AGREEING = 3  # searches that have to end at the same maximum
 _MAX_SEARCHES = 20
 _AGREEMENT = 1e-6  # relative to the prior's standard deviation
+
+
+class LinearSample(PreferenceProblem):
+    r"""A linear utility on 11 x 11 points of the unit square, ``f(x) = w^T x``.
+
+    ``w`` is normal with variance 9, so this is a draw of the process with the linear kernel
+    ``9 x^T x'`` of [Xu2024], App. L, and the norm of ``w / 3`` is its norm.
+
+    Attributes:
+        weights: The 2-dim ``w``.
+    """
+
+    weights: Tensor
+
+    def __init__(self, seed: int = 0) -> None:
+        """Draw the weights under a seed."""
+        side = torch.linspace(0.0, 1.0, _PER_SIDE, dtype=torch.double)
+        super().__init__(bounds=[(0.0, 1.0)] * 2, choices=torch.cartesian_prod(side, side))
+        generator = torch.Generator().manual_seed(derive_seed(seed, "problem", 0))
+        white = torch.randn(2, generator=generator, dtype=torch.double)
+        self.register_buffer("weights", math.sqrt(_VARIANCE) * white)
+
+    @property
+    def norm(self) -> float:
+        """The norm of the utility under the process's own kernel, variance included."""
+        return float(self.weights.norm()) / math.sqrt(_VARIANCE)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return X @ self.weights.to(X)
 
 
 class GPSample(PreferenceProblem):

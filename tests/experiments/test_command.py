@@ -16,10 +16,12 @@ from botorch_pref.runner import experiment
 from botorch_pref.strategies import PFTS
 from experiments.__main__ import MEASUREMENTS, main
 from experiments.claims import Claim, Comparison, compared, judge_claim, lower, not_higher
+from experiments.contents import CONTENTS, PAPERS
 from experiments.costs import cost_regrets, regrets_at
 from experiments.experiment import RegretExperiment
 from experiments.papers import experiments
 from experiments.report import FILES, report, save, summary
+from experiments.run import _parser
 from tests.terminal import on_terminal
 
 
@@ -187,6 +189,31 @@ def test_the_listing_and_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> 
             status = stopped.code
         assert status == 2
         assert message in capsys.readouterr().err
+
+
+def test_every_figure_has_a_command_or_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    shown = capsys.readouterr().out
+    for item in CONTENTS:
+        assert f"  {item.name}: {item.what}\n" in shown
+        name, *arguments = item.command.split() or [""]
+        if name in experiments():
+            parsed = _parser(experiments()[name]).parse_args(arguments)
+            assert parsed.seeds in (None, 60)
+        elif name:
+            assert name in MEASUREMENTS
+            assert not arguments
+        else:
+            assert f"not possible here, because {item.because}\n" in shown + "\n"
+            assert item.because
+    # No experiment of a paper is left out, and its source names the figure.
+    made = {item.command.split()[0] for item in CONTENTS if item.command}
+    for experiment_ in experiments().values():
+        ours = experiment_.source.startswith("ours")
+        assert ours != (experiment_.name in made), experiment_.name
+        papers = [key for key, source in PAPERS.items() if f"{source}, " in experiment_.source]
+        found = {item.paper for item in CONTENTS if item.command.startswith(experiment_.name)}
+        assert ours or {*papers} & found, experiment_.name
 
 
 # ------------------------------------------------------------------ regrets over costs

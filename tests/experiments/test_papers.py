@@ -23,7 +23,14 @@ from experiments.defaults.closed_loop import closed_loop_table, paired_ratios
 from experiments.defaults.loop import FUNCTIONS, SPREAD, StandardisedProblem
 from experiments.model_settings import Setting, fixed_kernel
 from experiments.papers import experiments
-from experiments.problems import BordaFunction, CurrinExp, DuelingChoiceJudge
+from experiments.pop_bo.beliefs import of_linear
+from experiments.problems import (
+    BordaFunction,
+    CurrinExp,
+    DuelingChoiceJudge,
+    LinearSample,
+    StandardisedFunction,
+)
 from experiments.report import claims_table, report, summary
 
 ALL = experiments()
@@ -41,7 +48,7 @@ def run(experiment: Any, path: Path | None = None) -> pd.DataFrame:
 
 def test_claims_are_about_what_is_run() -> None:
     """The strategies that claims name are rows of the experiment's table."""
-    assert len(ALL) == 32
+    assert len(ALL) == 36
     for experiment in ALL.values():
         groups = getattr(experiment, "groups", None)
         rows = {row for group in groups or () for row in map(group.row, group.arms)}
@@ -168,14 +175,41 @@ def test_pop_bo_on_a_line() -> None:
 
 
 @pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("name", ["pop-linear", "pop-ackley6"])
+def test_pop_bo_with_another_kernel(name: str) -> None:
+    """A run of a few duels, and all claims have their rows."""
+    measures = run(replace(ALL[name], horizon=3, seeds=2))
+    claims = claims_table(ALL[name], measures.reset_index())
+    assert (claims["verdict"] != "unknown").all()
+
+
+def test_linear_utilities() -> None:
+    """The norm is that of the least function through the choices under the known kernel."""
+    problem = LinearSample(seed=4)
+    known = of_linear(problem)
+    kernel = known.kernel(2)
+    assert not any(one.requires_grad for one in kernel.parameters())
+    covariance = to_dense(kernel(problem.choices))
+    values = problem.utilities
+    norm = (values @ torch.linalg.pinv(covariance, rtol=1e-9) @ values).sqrt()
+    assert known.norm_bound == pytest.approx(1.1 * float(norm), rel=1e-6)
+
+
+@pytest.mark.usefixtures("short_searches")
 def test_table_2(tmp_path: Path) -> None:
     table2: Any = ALL["pop-table2"]
     printed = [float(cell) for cell in table2.printed["a uniform point"].values()]
     assert printed == pytest.approx([0.43, 1.02, 2.53, 2.92, 3.04, 4.51, 1.60], abs=0.011)
     random = table2.strategies["text"]["random"]
     named = {"text": {"random": random}, "toolbox": {"other": random}}
-    measures = run(replace(table2, horizon=2, seeds=1, strategies=named, claims=()), tmp_path)
+    small = replace(table2, horizon=2, seeds=1, strategies=named, claims=())
+    measures = run(small, tmp_path)
     assert len([*tmp_path.iterdir()]) == 14
+    rows = small.run(1, tmp_path, False)
+    rows = rows[(rows["function"] == "branin") & (rows["strategy"] == "random")]
+    best = StandardisedFunction("branin").optimal_value
+    paid = float((best - rows["first_utility"]).sum())
+    assert measures.loc[("random", 0), "branin cumulative"] == pytest.approx(paid)
     assert measures.index.get_level_values("strategy").unique().tolist() == ["random", "other"]
 
 
@@ -227,6 +261,26 @@ def test_duels_and_values(tmp_path: Path) -> None:
     assert math.isinf(measures.loc[("budget: gp-ucb", 0), "duel_regret at 2"])
     values = measures.loc["budget: gp-ucb"]
     assert values["regret at 2"].tolist() == values["value_regret at 2"].tolist()
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_interior_items_and_lengthscales_that_are_not_learnt(tmp_path: Path) -> None:
+    full: Any = ALL["comp-interior"]
+    (group,) = full.groups
+    choices = group.task.problem.choices
+    assert choices.shape == (1000, 8)
+    assert ((choices > 0.0) & (choices < 1.0)).all()
+    factory = group.task.arms["gp-ucb, 0.5"].factory(10, 13)
+    strategy: Any = build_strategy(factory, group.task.problem, seed=0, horizon=13)
+    for _ in range(13):
+        query = strategy.ask()
+        strategy.tell(query, float(group.task.problem(query.items)))
+    kernel = strategy.values.model().covar_module
+    assert float(kernel.base_kernel.lengthscale.detach()) == pytest.approx(0.5)
+    assert float(kernel.outputscale.detach()) != pytest.approx(math.log(2.0))
+    small = replace(full, horizon=3, seeds=2)
+    measures = run(small, tmp_path)
+    assert (measures["spent"] <= 3.0).all()
 
 
 def test_the_oracle_measures_where_the_filter_would_end() -> None:

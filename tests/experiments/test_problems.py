@@ -35,6 +35,7 @@ from experiments.problems import (
     DigitsTuning,
     DuelingChoiceJudge,
     ExpertBenchmark,
+    FittedExpert,
     GPSample,
     Levy13,
     MagicGammaSVM,
@@ -339,3 +340,24 @@ def test_digits() -> None:
     assert problem.utilities.tolist() == pytest.approx((table["accuracy"] / 10.0).tolist())
     assert problem.optimal_value == pytest.approx(9.737037, abs=1e-6)
     pd.testing.assert_frame_equal(tuning.configurations(), table[names], rtol=1e-9)
+
+
+def test_an_expert_who_is_a_model_of_labels() -> None:
+    """Labels come with the probabilities of its belief, which is bounded and of the seed."""
+    problem = ExpertBenchmark("holder2")
+    expert = FittedExpert(problem, 1.0, problem.ranges["authors"], number=12, seed=3)
+    items = problem.bounds[0] + (problem.bounds[1] - problem.bounds[0]) * torch.rand(
+        400, 2, generator=torch.Generator().manual_seed(0), dtype=torch.double
+    )
+    chances = expert.probability(items)
+    assert ((chances > 0.04) & (chances < 0.96)).all()  # the box of the belief
+    assert chances.std() > 0.01
+    labels = [expert(Label(i, item), i) for i, item in enumerate(items)]
+    assert {*labels} == {0.0, 1.0}
+    error = math.sqrt(float((chances * (1 - chances)).mean()) / len(items))
+    assert abs(sum(labels) / len(items) - float(chances.mean())) < 4.0 * error
+    (block,) = expert.model.blocks
+    assert len(block.answer) == 12
+    assert expert(Evaluate(0, items[0]), 0) == pytest.approx(float(problem(items[0])))
+    found = FittedExpert(problem, 1.0, problem.ranges["authors"], number=12, seed=3)
+    assert torch.equal(found.probability(items), chances)

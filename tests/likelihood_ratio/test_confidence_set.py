@@ -458,3 +458,23 @@ def test_what_a_slack_may_be_given_as() -> None:
 def test_refuses_what_is_no_slack(slack: Any) -> None:
     with pytest.raises(ComparisonDataError, match="`slack`"):
         slack_rule(slack)
+
+
+@pytest.mark.parametrize("name", ["box", "flat", "no level"])
+def test_a_value_that_is_enough_need_not_be_exact(name: str) -> None:
+    """Clamped there, bounds are the same; and where they exceed it, the search is shorter."""
+    problem, slack = (case(n=10, m=16, num_points=20), 3.0)
+    if name != "flat":
+        problem, slack, _ = CASES[name]
+    confidence, g, s = problem.confidence(slack), *problem.coefficients()
+    exact = confidence.upper(g, s)
+    enough = float(exact.value.median())
+    found = confidence.upper(g, s, enough=enough)
+    assert bool(found.converged.all())
+    torch.testing.assert_close(found.value.clamp_max(enough), exact.value.clamp_max(enough))
+    above = exact.value > enough + 1e-6
+    assert bool((found.value[above] >= enough).all())
+    assert bool((found.value <= exact.value + 1e-7).all())
+    assert int(found.num_steps.sum()) <= int(exact.num_steps.sum())
+    lower = confidence.lower(g, s, enough=enough).value.clamp_min(-enough)
+    torch.testing.assert_close(lower, confidence.lower(g, s).value.clamp_min(-enough))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
-from botorch_pref.queries import Duel, Query
+from botorch_pref.queries import Duel, Label, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import BudgetedStrategy, CompGPUCB, CostAwareKG
 from botorch_pref.strategies.base import Candidate, Chosen
@@ -141,3 +141,28 @@ def test_skipped_queries_are_paid_and_not_learnt(cls: type[BudgetedStrategy]) ->
     strategy.recommend()
     with pytest.raises(SearchSpaceError):
         cls(bounds=BOX).recommend_index()
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_what_is_known_before_costs_nothing(kind: Any) -> None:
+    """It is learnt, counts as a part of the initial design, and is in the state."""
+    first = kind(bounds=BOX, **DESIGN, seed=1)
+    play(first, 9)
+    known = first.history
+    strategy = kind(bounds=BOX, **DESIGN, budget=4, known=known, seed=2)
+    assert strategy.spent == 0
+    assert BOX[0, 0] <= strategy.recommend()[0] <= BOX[1, 0]
+    assert len(strategy.duels if kind is CostAwareKG else strategy.duels.answers) == 6
+    query = strategy.ask()
+    assert strategy.records[query.id].phase != "initial"
+    read = stored(strategy)
+    assert read.known == strategy.known == tuple(known)
+    assert play(read, 2) == play(strategy, 2)
+    partly = kind(bounds=BOX, **DESIGN, known=known[:5], seed=2)
+    play(partly, 4)
+    assert [(r.kind, r.phase) for r in partly.records] == [
+        ("duel", "initial"),
+        *[("value", "initial")] * 3,
+    ]
+    with pytest.raises(ComparisonDataError, match="`known` row 0: it is a label, not a duel or"):
+        kind(bounds=BOX, known=[(Label(0, BOX[0]), 1.0)])

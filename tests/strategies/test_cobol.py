@@ -18,9 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.problems import SyntheticExpert, SyntheticProblem
-from botorch_pref.queries import Answered, Duel, Evaluate, Label, Query
+from botorch_pref.queries import Answered, Choice, Duel, Evaluate, Label, Query, Ranking
+from botorch_pref.randomness import derive_seed
 from botorch_pref.runner import run_experiment
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOHL, COBOL
@@ -399,6 +401,133 @@ def test_widths_of_probabilities() -> None:
         (-50.0, 50.0, math.inf, None, False),
     ):
         assert is_wide(lower, upper, threshold, link) == wide
+
+
+# What is known before, and labels of both kinds.
+
+
+def test_balanced_labels() -> None:
+    """Half of each kind, in the order of a space-filling sample; the surplus is not learnt."""
+    strategy = on_a_box(initial_labels="balanced", num_initial_labels=5, seed=1)
+    queries = []
+    while not queries or strategy.decisions[queries[-1].id].source == "initial":
+        queries += play(strategy, 1)
+    shown = queries[3:-1]
+    assert torch.equal(torch.stack([q.items for q in shown]), _shown(strategy, len(shown)))
+    told = [reply(query) for query in shown]
+    learnt = [answer for _, answer in strategy.labelled[:5]]
+    assert (learnt.count(1.0), learnt.count(0.0)) == (2, 3)
+    assert len(told) > 5
+    assert told[:-1].count(told[-1]) == (1 if told[-1] else 2)  # the last one was missing
+    kinds = {1.0: 2, 0.0: 3}
+    kept = [q for i, q in enumerate(shown) if told[:i].count(told[i]) < kinds[told[i]]]
+    assert [query for query, _ in strategy.labelled[:5]] == kept
+    read = stored(strategy)
+    assert read.labelled == strategy.labelled
+    assert read.ask() == strategy.ask()
+
+
+def _shown(strategy: COBOL, number: int) -> Tensor:
+    return strategy.space.sample(number, derive_seed(strategy.seed, "initial True", 0))
+
+
+def test_who_accepts_nothing_is_not_asked_for_ever() -> None:
+    strategy = on_items(initial_labels="balanced", seed=1)
+    play(strategy, 3 + 20, expert=lambda query: 0.0)
+    assert [query.kind for query, _ in strategy.history[3:]] == ["label"] * 20  # all choices
+    assert len(strategy.labelled) == 2
+    play(strategy, 1)
+    assert strategy.decisions[-1].source != "initial"
+    with pytest.raises(ComparisonDataError, match='"balanced" is for `feedback` "accept"'):
+        on_a_box(initial_labels="balanced", feedback="compare")
+
+
+def test_a_bounded_belief_keeps_most_of_the_weight() -> None:
+    """Of the paper's settings, with a norm that would allow far more; property T16."""
+    strategy = COBOL.paper(bounds=BOX, **QUICK, value_bound=3.0, initial_labels="balanced", seed=3)
+    play(strategy, 7 + 12)
+    strategy.norm_bound, strategy._expert = 32.0, None
+    weights = [strategy.weight]
+    for _ in range(4):
+        (query,) = play(strategy, 1)
+        weights.append(strategy.weight)
+        why = strategy.decisions[query.id]
+        assert not max(abs(why.lower), abs(why.upper)) > 3.0
+    falls = [before - after for before, after in itertools.pairwise(weights)]
+    assert max(falls) <= 0.06 + 1e-12
+    free = COBOL.paper(bounds=BOX, **QUICK, seed=3)
+    free.norm_bound = 32.0
+    play(free, 9)
+    assert max(abs(one.upper) for one in free.decisions[7:]) > 3.0
+
+
+def known_before() -> list[Any]:
+    items = SPACE.sample(9, seed=5)
+    values = [Answered(Evaluate(i, x), float(value(x))) for i, x in enumerate(items[:4])]
+    labels = [Answered(Label(9 + i, x), reply(Label(0, x))) for i, x in enumerate(items[4:])]
+    return [*values, *labels]
+
+
+def test_what_is_known_before() -> None:
+    """It is learnt as if it had been asked, counts as initial design, and is in the state."""
+    known = known_before()
+    strategy = COBOL(bounds=BOX, **QUICK, known=known, seed=2)
+    assert strategy.values.answers == known[:4]
+    assert strategy.labelled == known[4:]
+    best = max(known[:4], key=lambda done: done.number).query.items
+    assert torch.equal(strategy.recommend(), best)
+    query = strategy.ask()
+    assert strategy.decisions[query.id].source != "initial"
+    read = stored(strategy)
+    assert read.known == strategy.known
+    assert play(read, 3) == play(strategy, 3)
+    partly = COBOL(bounds=BOX, **QUICK, known=known[:2], seed=2)
+    assert [query.kind for query in play(partly, 5)] == ["evaluate"] + ["label"] * 4
+    balanced = COBOL(bounds=BOX, num_initial_labels=2, initial_labels="balanced", known=known)
+    assert balanced.labelled == known[4:]  # none of them is surplus
+    rows = COBOL(choices=SPACE.sample(9, seed=5), **QUICK, known=known)
+    assert [query.indices for query, _ in rows.known] == [*range(9)]
+
+
+def test_rankings_as_advice() -> None:
+    """A ranking is the duels of neighbours, and a choice those of the favourite with the others."""
+    items = SPACE.sample(7, seed=5)
+    first = (Evaluate(0, items[0]), 1.0)
+    ranking = (Ranking(1, items[1:4]), (2, 0, 1))
+    favourite = (Choice(2, items[4:7]), 1.0)
+    strategy = COBOL(bounds=BOX, **COMPARE, known=[first, ranking, favourite])
+    found = [
+        (pair, won) for done in (ranking, favourite) for pair, won in done[0].comparisons(done[1])
+    ]
+    told = [(query.items, answer) for query, answer in strategy.labelled]
+    assert len(told) == len(found) >= 4
+    for (pair, won), (expected, result) in zip(told, found, strict=True):
+        assert torch.equal(pair, expected)
+        assert won == result
+    by_duels = [first, *((Duel(3 + i, pair), won) for i, (pair, won) in enumerate(found))]
+    same = COBOL(bounds=BOX, **COMPARE, known=by_duels)
+    X = SPACE.sample(3, seed=0)
+    torch.testing.assert_close(strategy.expert().mle(X), same.expert().mle(X))
+    low, high = belief_ends(strategy.expert(), items[3], items[2])  # the best over the last
+    assert high > 0.0
+    assert low > -high
+    read = stored(strategy)
+    assert read.labelled == strategy.labelled
+    assert read.ask() == strategy.ask()
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ([(Label(0, BOX[0]), 0.5)], "row 0: `answer`"),
+        ([(Evaluate(0, BOX[0]), 1.0), (Duel(1, BOX), 1.0)], "row 1: it is a duel, not of"),
+        ([(Evaluate(0, 2 * BOX[1]), 1.0)], "row 0: its items .* are outside the space"),
+        ([(Evaluate(0, BOX[1]), None)], "row 0: it has no answer"),
+    ],
+)
+def test_what_cannot_be_known_before(known: Any, message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=f"`known` {message}"):
+        COBOL(bounds=BOX, known=known)
 
 
 # Over many searches: property T25.
