@@ -34,17 +34,17 @@ class Desk:
 
     Args:
         study: A study open for writing, of a strategy that compares.
-        per_person: How many questions a person is asked; any number by default.
 
     Raises:
         StudyError: If the strategy asks not only to compare.
     """
 
-    def __init__(self, study: Study, per_person: int | None = None) -> None:
+    def __init__(self, study: Study) -> None:
         if not isinstance(study.strategy, UtilityStrategy):
             name = type(study.strategy).__name__
             raise StudyError(f"`study` is one of {name}, which asks not only to compare.")
-        self.study, self.per_person = study, per_person
+        self.study = study
+        self.per_person: int | None = None  # how many questions a person answers
         path = study.path.with_name(study.path.name + ".sqlite")
         self.store = Store(path, study.created)
         self._lock, self._wake, self._stop = threading.RLock(), threading.Event(), False

@@ -5,7 +5,8 @@ const box = document.getElementById("question");
 let busy = false, since = performance.now(), ranked = [];
 
 async function send(path, body, accept) {
-  const options = { headers: { Accept: accept || "text/html" } };
+  const language = document.documentElement.lang;
+  const options = { headers: { Accept: accept || "text/html", "Accept-Language": language } };
   if (body) {
     options.method = "POST";
     options.headers["Content-Type"] = "application/json";
@@ -101,6 +102,10 @@ document.addEventListener("click", (event) => {
   if (event.target.matches(".item img")) event.target.closest(".item").querySelector(".choose")?.click();
   else if (!button) return;
   else if (button.matches(".play")) play(button);
+  else if ("switch" in button.dataset) {
+    const all = [...box.querySelectorAll(".play")];
+    play(all[(all.findIndex((one) => one.matches("[aria-pressed=true]")) + 1) % all.length]);
+  }
   else if (button.dataset.answer) answer(button.dataset.answer);
   else if ("undo" in button.dataset) show("api/undo", {});
   else if (button.dataset.state) send("api/state", { state: button.dataset.state }).then(refresh);
@@ -120,10 +125,10 @@ document.addEventListener("play", (event) => {
 document.addEventListener("keydown", (event) => {
   if (!box || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target.matches("input, video")) return;
-  const key = event.key.toLowerCase(), number = "abcdefghi".indexOf(key) + 1 || key;
-  const word = { 0: "=", "=": "=", s: "skip" }[key] || String(number);
-  if (key === "u") box.querySelector("[data-undo]:not(:disabled)")?.click();
-  else box.querySelector(`[data-answer="${CSS.escape(word)}"]`)?.click();
+  // What a keyboard of another script types is told by the place of the key.
+  const place = event.code.replace(/^(Key|Digit|Numpad)/, "");
+  const key = (/^[ -~]$/.test(event.key) ? event.key : place).toUpperCase();
+  box.querySelector(`[aria-keyshortcuts~="${CSS.escape(key)}"]:not(:disabled)`)?.click();
 });
 
 document.addEventListener("submit", async (event) => {
@@ -131,13 +136,19 @@ document.addEventListener("submit", async (event) => {
   const form = event.target, said = Object.fromEntries(new FormData(form));
   if (form.dataset.invitation) said.invitation = form.dataset.invitation;
   const response = await send("api/join", said, "application/json").catch(() => null);
-  if (response?.ok) location.href = base;
+  if (response?.ok) location.href = base + location.search;
   else notice.textContent = response ? (await response.json()).error : document.body.dataset.lost;
 });
 
 async function refresh() {
   const response = await send("owner?part").catch(() => null);
-  if (response?.ok) document.getElementById("results").innerHTML = await response.text();
+  if (!response?.ok) return;
+  const results = document.getElementById("results");
+  results.innerHTML = await response.text();
+  const now = results.querySelector("[data-now]").dataset.now;
+  document.querySelectorAll("button[data-state]").forEach((button) => {
+    button.setAttribute("aria-pressed", String(button.dataset.state === now));
+  });
 }
 
 if (box) begin();
