@@ -21,6 +21,7 @@ _AHEAD = "next {}"  # who is asked what is asked ahead
 _MOST_AHEAD = 8
 _THERE_SECONDS = 60.0
 _TICK = 0.2
+_RESULTS_SECONDS = 20.0  # how old results may get while there is other work
 _TOP = 8
 _QUANTILES = (0.05, 0.5, 0.95)
 
@@ -50,10 +51,10 @@ class Desk:
         self._lock, self._wake, self._stop = threading.RLock(), threading.Event(), False
         self.queries: dict[int, Query] = {}
         self._ahead: list[int] = []
-        self._texts: dict[int, list[list[str]]] = {}
         self._recover()
         self.finished = False
         self.results: dict[str, Any] = {}
+        self._worked_out = time.monotonic()
         self._thread: threading.Thread | None = None
 
     def _recover(self) -> None:
@@ -179,9 +180,15 @@ class Desk:
     def _run(self) -> None:
         torch.set_num_threads(1)
         while not self._stop:
-            worked = False
-            for step in (self._tell, self._ask_ahead, self._work_out):
-                worked |= step()
+            # After an answer the model is fitted again, which takes longest: a stock of questions
+            # of one fit, and results only now and then.
+            worked = self._tell()
+            for _ in range(_MOST_AHEAD):
+                if self._stop or not self._ask_ahead():
+                    break
+                worked = True
+            if not worked or time.monotonic() > self._worked_out + _RESULTS_SECONDS:
+                worked |= self._work_out()
             if not worked:
                 self._wake.wait(_TICK)
                 self._wake.clear()
@@ -255,6 +262,7 @@ class Desk:
             "items": items,
             "agreement": _agreement(study, lambda item: utility[tuple(item.tolist())]),
         }
+        self._worked_out = time.monotonic()
         return True
 
 

@@ -2,6 +2,7 @@
 const base = document.body.dataset.base;
 const notice = document.getElementById("notice");
 const box = document.getElementById("question");
+const soon = 300; // ms after a question is shown: a second click of what was a double click
 let busy = false, since = performance.now(), ranked = [];
 
 async function send(path, body, accept) {
@@ -101,6 +102,7 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (event.target.matches(".item img")) event.target.closest(".item").querySelector(".choose")?.click();
   else if (!button) return;
+  else if ((button.dataset.answer || "undo" in button.dataset) && performance.now() - since < soon) return;
   else if (button.matches(".play")) play(button);
   else if ("switch" in button.dataset) {
     const all = [...box.querySelectorAll(".play")];
