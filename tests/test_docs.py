@@ -3,11 +3,14 @@
 import ast
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from botorch_pref.cli import main
 from botorch_pref.randomness import seeded
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,15 +112,46 @@ def test_papers_are_cited_in_the_same_words() -> None:
     assert "Lazzaro2026" in references
 
 
+def run_code(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Runs the code on a page, and returns its names."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {}
+    with seeded(0):
+        for code in re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+            exec(compile(code, page, "exec"), names)
+    return names
+
+
 def test_the_code_on_answers_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    with seeded(0):
-        for code in re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL):
-            exec(compile(code, "answers.md", "exec"), names)
+    run_code("answers.md", tmp_path, monkeypatch)
     shown = capsys.readouterr().out
     assert "reliability_error" in shown
     assert " 312.0 " in shown
+
+
+def test_the_code_and_the_command_of_the_taste_test_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("segno")
+    pytest.importorskip("starlette")
+    names = run_code("taste_test.md", tmp_path, monkeypatch)
+    store = names["app"].state.desk.store
+    assert store.setting("options")["per_person"] == 15
+    store.close()
+    assert "is the best of 12 items" in capsys.readouterr().out
+    page = (ROOT / "docs" / "taste_test.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^botorch-pref (serve .*)\\\n(.*)$", page, flags=re.MULTILINE)
+    begun: list[Any] = []
+    pytest.importorskip("uvicorn")
+    monkeypatch.setattr("uvicorn.run", lambda app, **options: begun.append((app, options)))
+    assert main(shlex.split(" ".join(command))) == 0
+    ((app, options),) = begun
+    assert options["host"] == "0.0.0.0"
+    kept = app.state.desk.store.setting("options")
+    assert len(kept["files"]) == 12
+    assert kept["prompt"] == "Which of the two tastes better?"
+    app.state.desk.store.close()
+    assert "0.0.0.0" not in capsys.readouterr().out  # an address that others can open

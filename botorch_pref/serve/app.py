@@ -122,6 +122,7 @@ def create_app(
         desk.start()
         yield
         await run_in_threadpool(desk.stop)
+        desk.store.close()
 
     routes = [
         Route("/", pages.answer_page, name="answer"),

@@ -18,8 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarn
 
 
 def test_an_answer_clicked_on_the_page_changes_the_next_suggestion(
-    tmp_path: Path, browser: Any
+    tmp_path: Path, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(WEB_PAGE.parent)
     dashboard = pytest.importorskip("optuna_dashboard")
     example = runpy.run_path(str(WEB_PAGE))
     storage = f"sqlite:///{tmp_path / 'study.db'}"

@@ -26,16 +26,15 @@ BOUNDS = ",".join(f"x{i}:0:1" for i in range(DIM))
 
 
 class Server:
-    """The command in a process of its own."""
+    """The command, or a script that runs it, in a process of its own."""
 
-    def __init__(self, path: Path, *options: str) -> None:
+    def __init__(self, path: Path, *options: str, script: Path | None = None) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        main = "import sys; from botorch_pref.cli import main; sys.exit(main())"
-        own = ["serve", str(path), "--port", str(self.port), *options]
         self.path = path
-        self.command = [sys.executable, "-c", main, *own]
+        command = ["-m", "botorch_pref", "serve", str(path)] if script is None else [str(script)]
+        self.command = [sys.executable, *command, "--port", str(self.port), *options]
         self.start()
 
     def start(self) -> None:
@@ -51,7 +50,7 @@ class Server:
 
     def end(self) -> None:
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(180)  # for a fit, and for answers that the study was not told
 
 
 class Anybody(threading.Thread):
