@@ -183,6 +183,11 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument("--prompt", metavar="TEXT", help="what people are asked")
     serve.add_argument("--language", metavar="CODE", help="of all pages: en or de")
     serve.add_argument("--per-person", type=count, metavar="N", help="how many questions each")
+    serve.add_argument(
+        "--database",
+        metavar="URL",
+        help="instead of a file, as postgresql+psycopg://USER:PASSWORD@HOST/NAME; each time",
+    )
     serve.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for all devices of the network")
     serve.add_argument("--port", type=count, default=8000, metavar="N", help="default: 8000")
 

@@ -35,6 +35,7 @@ def serve(args: argparse.Namespace) -> int:
                 template=args.template,
                 prompt=args.prompt,
                 language=args.language,
+                database=args.database,
                 per_person=args.per_person,
             )
             host = own_address() if args.host in ("0.0.0.0", "::") else args.host

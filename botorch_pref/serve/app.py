@@ -65,6 +65,7 @@ def create_app(
     prompt: str | None = None,
     per_person: int | None = None,
     language: str | None = None,
+    database: str | None = None,
     words: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Starlette:
     r"""The application, to be run by uvicorn or mounted in a site of your own.
@@ -72,7 +73,7 @@ def create_app(
     Its state has ``desk``, with the codes ``desk.store.owner`` and ``desk.store.invitation``: the
     page of the study's owner is ``owner/CODE``, people join by ``join/CODE``. The study is in the
     application's hands while it runs, in one process; see the page on the JSON API. Options other
-    than ``words`` are kept beside the study: what is not given is as it was the last time.
+    than ``database`` and ``words`` are kept: what is not given is as it was the last time.
 
     Args:
         study: A study open for writing, of a strategy that compares.
@@ -84,15 +85,18 @@ def create_app(
         prompt: What people are asked, as "Which tastes better?"; by default a general question.
         per_person: How many questions a person answers; any number by default.
         language: That of all pages, as ``"de"``; by default what each browser asks for.
+        database: The URL of a database for people and their answers, such as
+            ``"postgresql+psycopg://user:password@host/name"``, with the packages that SQLAlchemy
+            needs for it; by default an SQLite file beside the study.
         words: Languages beside English and German, with the words of ``words.json``, or other
             words of these two.
 
     Raises:
         StudyError: If the study does not compare items, a file is not in the folder, or the
             language is not known.
-        StudyFileError: If the database beside the study is of another one.
+        StudyFileError: If the database is of another study, or cannot be used.
     """
-    desk = Desk(study)
+    desk = Desk(study, database)
     known = json.loads((_HERE / "words.json").read_text(encoding="utf-8"))
     for name, own in (words or {}).items():
         known[name] = known["en"] | known.get(name, {}) | dict(own)
@@ -424,8 +428,8 @@ class _Pages:
 
     def _words(self, request: Request) -> Mapping[str, str]:
         """The words in the first language that the browser asks for and that there is."""
-        asked = request.query_params.get("lang", request.headers.get("accept-language", ""))
-        asked = [part.split(";")[0].strip().split("-")[0].lower() for part in asked.split(",")]
+        said = request.query_params.get("lang", request.headers.get("accept-language", ""))
+        asked = [part.split(";")[0].strip().split("-")[0].lower() for part in said.split(",")]
         asked = [self.language] if self.language is not None else asked
         language = next((one for one in asked if one in self.words), "en")
         return {**self.words[language], "lang": language}

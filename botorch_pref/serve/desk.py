@@ -37,19 +37,20 @@ class Desk:
 
     Args:
         study: A study open for writing, of a strategy that compares.
+        database: The URL of a database; by default an SQLite file beside the study.
 
     Raises:
         StudyError: If the strategy asks not only to compare.
     """
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, database: str | None = None) -> None:
         if not isinstance(study.strategy, UtilityStrategy):
             name = type(study.strategy).__name__
             raise StudyError(f"`study` is one of {name}, which asks not only to compare.")
         self.study = study
         self.per_person: int | None = None  # how many questions a person answers
         path = study.path.with_name(study.path.name + ".sqlite")
-        self.store = Store(path, study.created)
+        self.store = Store(database or path, study.created)
         self._lock, self._wake, self._stop = threading.RLock(), threading.Event(), False
         self.queries: dict[int, Query] = {}
         self._ahead: list[int] = []

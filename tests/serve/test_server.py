@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,15 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 pytest.importorskip("segno")
 
+from botorch_pref.cli.serve import own_address
 from tests.serve.common import BOUNDS, Person, Server, campaign
+
+
+def test_an_address_that_others_can_open() -> None:
+    address = own_address()
+    assert address not in ("0.0.0.0", "")
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        socket.create_connection((address, server.getsockname()[1]), timeout=20).close()
 
 
 @pytest.mark.slow
