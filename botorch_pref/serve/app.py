@@ -366,22 +366,21 @@ class _Pages:
         return JSONResponse(self._results())
 
     def _results(self) -> dict[str, Any]:
-        there, found = time.time() - 60.0, self.desk.results
+        there, found = self.desk.there(), self.desk.results
         people = [
             {
                 "name": name,
                 "answers": self.desk.answered(name),
-                "there": seen > there,
+                "there": name in there,
                 "agreement": found.get("agreement", {}).get(name),
             }
-            for name, seen in self.store.people()
+            for name in self.store.people()
         ]
         total = sum(int(one["answers"]) for one in people)
         return {"state": self.desk.state, "answers": total, "people": people, "results": found}
 
     def _shown(self, request: Request, person: str) -> dict[str, Any]:
         """What a person is shown, as the API returns it."""
-        self.store.seen(person)
         state, query = self.desk.question(person)
         shown: dict[str, Any] = {
             "state": state,

@@ -54,6 +54,7 @@ class Desk:
         self._lock, self._wake, self._stop = threading.RLock(), threading.Event(), False
         self.queries: dict[int, Query] = {}
         self._ahead: list[int] = []
+        self._seen: dict[str, float] = {}
         self._recover()
         self.finished = False
         self.results: dict[str, Any] = {}
@@ -95,9 +96,14 @@ class Desk:
         self.store.set("state", state)
         self._wake.set()
 
+    def there(self) -> set[str]:
+        """Who was seen in the last minute."""
+        since = time.monotonic() - _THERE_SECONDS
+        return {name for name, seen in [*self._seen.items()] if seen > since}
+
     def question(self, person: str) -> tuple[str, Query | None]:
         """What a person is to see: open with their question, waiting, paused, done or ended."""
-        state = self.state
+        self._seen[person], state = time.monotonic(), self.state
         if state != "open":
             return state, None
         with self._lock:
@@ -213,8 +219,7 @@ class Desk:
         return True
 
     def _ask_ahead(self, told: int) -> bool:
-        since = time.time() - _THERE_SECONDS
-        there = sum(seen > since for _, seen in self.store.people())
+        there = len(self.there())
         with self._lock:
             waiting = len(self._ahead)
         if waiting >= min(max(there, told, 1), _MOST_AHEAD) or self.state != "open":

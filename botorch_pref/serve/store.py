@@ -24,10 +24,10 @@ _CODE_LENGTH = 12
 _TABLES = (
     "create table if not exists settings (name text primary key, value text not null)",
     "create table if not exists people (name text primary key, folded text unique, "
-    "code text unique, joined double precision not null, seen double precision not null)",
+    "code text unique, joined double precision not null)",
     "create table if not exists given (query integer, person text, "
     "given double precision not null, answer text, answered double precision, "
-    "seconds double precision, told integer not null default 0, primary key (query, person))",
+    "seconds double precision, told integer not null default 0, primary key (person, query))",
 )
 
 
@@ -110,7 +110,7 @@ class Store:
             if self._names(name):
                 return None
             self._run(
-                "insert into people values (:name, :folded, :code, :now, :now)",
+                "insert into people values (:name, :folded, :code, :now)",
                 name=name,
                 folded=name.casefold(),
                 code=own,
@@ -123,13 +123,9 @@ class Store:
         rows = self._run("select name from people where code = :code", code=own)
         return rows[0][0] if rows else None
 
-    def seen(self, person: str) -> None:
-        """Note that somebody is there."""
-        self._run("update people set seen = :now where name = :name", now=time.time(), name=person)
-
-    def people(self) -> list[tuple[str, float]]:
-        """Names, and when they were seen last."""
-        return self._run("select name, seen from people order by joined")
+    def people(self) -> list[str]:
+        """Names, in the order in which they joined."""
+        return [row[0] for row in self._run("select name from people order by joined")]
 
     def give(self, query: int, person: str) -> None:
         """Give a question to a person."""

@@ -46,8 +46,8 @@ def open_app(tmp_path: Path) -> Iterator[Client]:
         path = tmp_path / "study.json"
         own = {name: options.pop(name) for name in ("question", "names") if name in options}
         study = Study.load(path) if path.exists() else Study.create(path, space, strategy, **own)
-        client = TestClient(create_app(study, **options))
         running.append(study)
+        client = TestClient(create_app(study, **options))
         running.append(client.__enter__())
         return client
 
