@@ -41,21 +41,32 @@ def test_an_example_starts(path: Path) -> None:
 def test_flowers_are_shown_and_answered(tmp_path: Path) -> None:
     for needed in ("httpx", "segno", "starlette", "uvicorn"):
         pytest.importorskip(needed)
+    from tests.common import until
     from tests.serve.common import Person, Server
 
     script, folder = EXAMPLES[0].with_name("which_flower.py"), tmp_path / "flowers"
     options = ["--folder", str(folder), "--number", "4"]
     server = Server(folder / "study.json", *options, script=script)
+    pictures = []
+
+    class Looking(Person):
+        """Looks at the first picture before they answer."""
+
+        def take_part(self) -> None:
+            shown = until(lambda: self.send("question")["question"])
+            path = shown["items"][0]["url"]
+            pictures.append(self.client.get(f"http://127.0.0.1:{server.port}{path}").content)
+            super().take_part()
+
     for name in ("Ann", "Bob"):  # who comes when the server was started again
-        person = Person(server, name, 3, think=0.0)
+        person = Looking(server, name, 3, think=0.0)
         person.start()
-        person.join(timeout=120)
-        shown = person.send("question")["question"]["items"]
-        picture = person.client.get(f"http://127.0.0.1:{server.port}{shown[0]['url']}")
-        assert picture.content.startswith(b"\x89PNG")
+        person.join(timeout=300)
+        assert not person.is_alive()
         server.end()
         server.start()
     server.end()
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
     with Study.load(folder / "study.json", read_only=True) as study:
         assert study.history["annotator"].value_counts().to_dict() == {"Ann": 3, "Bob": 3}
         assert [one.label for one in study.dimensions] == [

@@ -84,10 +84,13 @@ class Person(Anybody):
             time.sleep(0.05)
 
     def run(self) -> None:
-        self.client = httpx.Client(timeout=20)
-        said = {"invitation": self.server.invitation, "name": self.person}
-        code = self.send("join", said)["code"]
-        self.client = httpx.Client(headers={"Authorization": f"Bearer {code}"}, timeout=20)
+        with httpx.Client(timeout=20) as self.client:
+            said = {"invitation": self.server.invitation, "name": self.person}
+            code = self.send("join", said)["code"]
+        with httpx.Client(headers={"Authorization": f"Bearer {code}"}, timeout=20) as self.client:
+            self.take_part()
+
+    def take_part(self) -> None:
         random, shown = Random(self.person), self.send("question")
         while shown["answered"] < self.answers:
             while shown["question"] is None:
