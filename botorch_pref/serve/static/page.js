@@ -119,6 +119,16 @@ document.addEventListener("input", (event) => {
   loud();
 });
 
+// Sounds that did not start together are brought together while they are not heard.
+document.addEventListener("timeupdate", (event) => {
+  const heard = event.target, at = heard.currentTime;
+  if (!heard.matches("audio") || heard.muted || heard.paused) return;
+  box.querySelectorAll("audio").forEach((other) => {
+    const apart = Math.abs(other.currentTime - at) > 0.05;
+    if (other !== heard && apart && at < other.duration - 0.3) other.currentTime = at;
+  });
+}, true);
+
 document.addEventListener("play", (event) => {
   if (event.target.matches("video"))
     document.querySelectorAll("video").forEach((one) => one !== event.target && one.pause());
