@@ -18,11 +18,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from matplotlib import colormaps
-from matplotlib.figure import Figure
 from optuna import load_study
 from optuna.artifacts import FileSystemArtifactStore, upload_artifact
 from optuna.distributions import (
@@ -34,6 +30,7 @@ from optuna.distributions import (
 from optuna.trial import TrialState
 from optuna_dashboard import register_preference_feedback_component
 from optuna_dashboard.preferential import PreferentialStudy, create_study
+from which_flower import COLOURS, draw
 
 from botorch_pref.integrations.optuna import PreferentialSampler
 
@@ -43,21 +40,8 @@ PARAMETERS: dict[str, BaseDistribution] = {
     "petals": IntDistribution(3, 12),
     "depth": FloatDistribution(0.0, 0.9),
     "line width": FloatDistribution(0.5, 12.0, log=True),
-    "colours": CategoricalDistribution(["viridis", "magma", "twilight", "cividis"]),
+    "colours": CategoricalDistribution(COLOURS),
 }
-
-
-def draw(parameters: dict[str, Any], path: Path) -> None:
-    """Draw a flower, and save it."""
-    figure = Figure(figsize=(3, 3), layout="constrained")
-    axes = figure.subplots(subplot_kw={"projection": "polar"})
-    angle = np.linspace(0.0, 2.0 * np.pi, 400)
-    for level in np.linspace(0.2, 1.0, 6):
-        radius = level * (1.0 + parameters["depth"] * np.sin(parameters["petals"] * angle))
-        colour = colormaps[parameters["colours"]](level)
-        axes.plot(angle, radius, lw=parameters["line width"], color=colour)
-    axes.set_axis_off()
-    figure.savefig(path, dpi=80)
 
 
 def open_study(storage: str, rule: str = "eubo", seed: int = 0) -> PreferentialStudy:

@@ -1,8 +1,9 @@
-"""What the tests on devices share."""
+"""What the tests on devices share, and those in a browser."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -13,12 +14,22 @@ from torch import Tensor
 from botorch_pref.queries import Duel, Evaluate, Query
 from tests._reference.second_device import IS_THERE
 
+PATIENCE = 60.0  # seconds
 CPU = torch.device("cpu")
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 emulated = pytest.mark.skipif(
     torch.cuda.is_available() or not IS_THERE, reason="there is a real device, or an old torch"
 )
+
+
+def until(found: Callable[[], Any]) -> Any:
+    """What is found once it is there."""
+    end = time.monotonic() + PATIENCE
+    while not (value := found()):
+        assert time.monotonic() < end, f"nothing after {PATIENCE} s"
+        time.sleep(0.1)
+    return value
 
 
 def items_and_comparisons(n: int = 12, m: int = 30) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,9 @@
 """One thread per worker, and device tests only where there is a device."""
 
 import gc
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +29,34 @@ def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
     else:
         with second_device() as (device, _):
             yield device
+
+
+@pytest.fixture
+def open_browser() -> Iterator[Callable[[], Any]]:
+    """Opens headless Chromium; each time another one, with cookies of its own."""
+    if missing := [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    opened = []
+
+    def one() -> Any:
+        options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium")
+        for flag in ("headless", "no-sandbox", "disable-gpu", "window-size=1400,1000"):
+            options.add_argument(f"--{flag}")
+        service = webdriver.ChromeService(shutil.which("chromedriver"))
+        opened.append(webdriver.Chrome(options=options, service=service))
+        return opened[-1]
+
+    yield one
+    for driver in opened:
+        driver.quit()
+
+
+@pytest.fixture
+def browser(open_browser: Callable[[], Any]) -> Any:
+    """Headless Chromium, with a page of 1400 x 1000 pixels."""
+    return open_browser()
 
 
 @pytest.fixture

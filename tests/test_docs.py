@@ -3,10 +3,14 @@
 import ast
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from botorch_pref.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "botorch_pref"
@@ -105,3 +109,26 @@ def test_papers_are_cited_in_the_same_words() -> None:
     references = extension("citations").definitions()
     assert references["Kayal2025"].startswith("A. Kayal, S. Vakili, L. Toni, D. Shiu")
     assert "Lazzaro2026" in references
+
+
+def test_the_command_of_the_taste_test_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for needed in ("segno", "starlette", "uvicorn"):
+        pytest.importorskip(needed)
+    page = (ROOT / "docs" / "tasks" / "taste_test.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    table = re.search(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    assert table is not None
+    exec(compile(table[1], "taste_test.md", "exec"), {})
+    (command,) = re.findall(r"^botorch-pref (serve .*)\\\n(.*)$", page, flags=re.MULTILINE)
+    begun: list[Any] = []
+    monkeypatch.setattr("uvicorn.run", lambda app, **options: begun.append((app, options)))
+    assert main(shlex.split(" ".join(command))) == 0
+    ((app, options),) = begun
+    assert options["host"] == "0.0.0.0"
+    kept = app.state.desk.store.setting("options")
+    assert len(kept["files"]) == 12
+    assert kept["prompt"] == "Which of the two tastes better?"
+    app.state.desk.store.close()
+    assert "0.0.0.0" not in capsys.readouterr().out  # an address that others can open

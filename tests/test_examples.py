@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from botorch_pref.study import Study
+
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
-NEEDS = {"ax_preference": "ax", "web_page": "optuna_dashboard"}
+NEEDS = {"ax_preference": "ax", "web_page": "optuna_dashboard", "which_flower": "segno"}
 
 
 def test_all_are_known() -> None:
@@ -35,8 +37,53 @@ def test_an_example_starts(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_picture_that_was_begun_is_given_up(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_flowers_are_shown_and_answered(tmp_path: Path) -> None:
+    for needed in ("httpx", "segno", "starlette", "uvicorn"):
+        pytest.importorskip(needed)
+    from tests.common import until
+    from tests.serve.common import Person, Server
+
+    script, folder = EXAMPLES[0].with_name("which_flower.py"), tmp_path / "flowers"
+    options = ["--folder", str(folder), "--number", "4"]
+    server = Server(folder / "study.json", *options, script=script)
+    pictures = []
+
+    class Looking(Person):
+        """Looks at the first picture before they answer."""
+
+        def take_part(self) -> None:
+            shown = until(lambda: self.send("question")["question"])
+            path = shown["items"][0]["url"]
+            pictures.append(self.client.get(f"http://127.0.0.1:{server.port}{path}").content)
+            super().take_part()
+
+    for name in ("Ann", "Bob"):  # who comes when the server was started again
+        person = Looking(server, name, 3, think=0.0)
+        person.start()
+        person.join(timeout=300)
+        assert not person.is_alive()
+        server.end()
+        server.start()
+    server.end()
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+    with Study.load(folder / "study.json", read_only=True) as study:
+        assert study.history["annotator"].value_counts().to_dict() == {"Ann": 3, "Bob": 3}
+        assert [one.label for one in study.dimensions] == [
+            "petals",
+            "depth",
+            "line width",
+            "colours",
+        ]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_picture_that_was_begun_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that the page never waits for an answer about nothing."""
+    monkeypatch.syspath_prepend(EXAMPLES[0].parent)
     pytest.importorskip(NEEDS["web_page"])
     example = runpy.run_path(str(EXAMPLES[0].with_name("web_page.py")))
     storage = f"sqlite:///{tmp_path / 'study.db'}"

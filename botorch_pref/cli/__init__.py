@@ -80,7 +80,7 @@ _SERVE = """\
 Show a study to people in their browsers: they join by a link or a QR code, and say which is better
 by click, touch or key. Everybody's answers are saved at once. The page of the study's owner, whose
 address is printed, has results, the invitation, and the export of all answers. Ctrl-C ends it;
-give the same command again to go on.
+`botorch-pref serve STUDY` goes on with it.
 """
 
 
@@ -179,7 +179,14 @@ def _add_serve(commands: Any) -> None:
         "--template", type=Path, metavar="SVG", help="a picture with {{ item.NAME }} for values"
     )
     serve.add_argument("--title", default="", metavar="TEXT", help="of a new study")
+    serve.add_argument("--prompt", metavar="TEXT", help="what people are asked")
+    serve.add_argument("--language", metavar="CODE", help="of all pages: en or de")
     serve.add_argument("--per-person", type=count, metavar="N", help="how many questions each")
+    serve.add_argument(
+        "--database",
+        metavar="URL",
+        help="instead of a file, as postgresql+psycopg://USER:PASSWORD@HOST/NAME; each time",
+    )
     serve.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for all devices of the network")
     serve.add_argument("--port", type=count, default=8000, metavar="N", help="default: 8000")
 

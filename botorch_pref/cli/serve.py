@@ -3,6 +3,8 @@ r"""The command ``serve``: a page for people, on this machine unless told otherw
 from __future__ import annotations
 
 import argparse
+import socket
+from contextlib import suppress
 
 from botorch.exceptions.errors import BotorchError
 
@@ -23,9 +25,9 @@ def serve(args: argparse.Namespace) -> int:
         raise UsageError(
             f"{error.name} is not installed: pip install 'botorch-pref[serve]'"
         ) from error
-    if (args.media is None) != (args.choices is None) and args.media is not None:
-        raise UsageError("--media needs --choices, whose column names the files.")
-    files = read_choices(args.choices, args.media).files if args.media is not None else None
+    files = None
+    if args.media is not None and args.choices is not None:
+        files = read_choices(args.choices, args.media).files
     try:
         with Ask(args).open() as study:
             app = create_app(
@@ -33,12 +35,24 @@ def serve(args: argparse.Namespace) -> int:
                 files=files,
                 media=args.media,
                 template=args.template,
+                prompt=args.prompt,
+                language=args.language,
+                database=args.database,
                 per_person=args.per_person,
             )
-            store, base = app.state.desk.store, f"http://{args.host}:{args.port}"
+            host = own_address() if args.host in ("0.0.0.0", "::") else args.host
+            store, base = app.state.desk.store, f"http://{host}:{args.port}"
             print(f"Your page: {base}/owner/{store.owner}")
             print(f"To join:   {base}/join/{store.invitation}", flush=True)
             uvicorn.run(app, host=args.host, port=args.port, log_level="warning")
     except (BotorchError, OSError) as error:
         raise UsageError(str(error)) from error
     return 0
+
+
+def own_address() -> str:
+    """The address of this machine for others in its network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route, suppress(OSError):
+        route.connect(("192.0.2.1", 9))  # nowhere, and nothing is sent
+        return str(route.getsockname()[0])
+    return socket.gethostname()

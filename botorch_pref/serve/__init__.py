@@ -7,6 +7,7 @@ thread of its own then tells the study the answers and asks further questions.
 
 try:
     import jinja2  # noqa: F401
+    import sqlalchemy  # noqa: F401
     import starlette  # noqa: F401
 except ImportError as error:
     raise ImportError(

@@ -62,14 +62,18 @@ def create_app(
     files: Sequence[str] | None = None,
     media: Path | None = None,
     template: Path | None = None,
+    prompt: str | None = None,
     per_person: int | None = None,
+    language: str | None = None,
+    database: str | None = None,
     words: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Starlette:
     r"""The application, to be run by uvicorn or mounted in a site of your own.
 
     Its state has ``desk``, with the codes ``desk.store.owner`` and ``desk.store.invitation``: the
     page of the study's owner is ``owner/CODE``, people join by ``join/CODE``. The study is in the
-    application's hands while it runs, in one process; see the page on the JSON API.
+    application's hands while it runs, in one process; see the page on the JSON API. Options other
+    than ``database`` and ``words`` are kept: what is not given is as it was the last time.
 
     Args:
         study: A study open for writing, of a strategy that compares.
@@ -78,23 +82,51 @@ def create_app(
         media: The folder of these files.
         template: Instead: a template of Jinja for an SVG picture, which is given the item's values
             as ``item["milk"]``.
+        prompt: What people are asked, as "Which tastes better?"; by default a general question.
         per_person: How many questions a person answers; any number by default.
-        words: Languages beside English and German, with the words of ``words.json``.
+        language: That of all pages, as ``"de"``; by default what each browser asks for.
+        database: The URL of a database for people and their answers, such as
+            ``"postgresql+psycopg://user:password@host/name"``, with the packages that SQLAlchemy
+            needs for it; by default an SQLite file beside the study.
+        words: Languages beside English and German, with the words of ``words.json``, or other
+            words of these two.
 
     Raises:
-        StudyError: If the study does not compare items, or a file is not in the folder.
-        StudyFileError: If the database beside the study is of another one.
+        StudyError: If the study does not compare items, a file is not in the folder, or the
+            language is not known.
+        StudyFileError: If the database is of another study, or cannot be used.
     """
-    desk = Desk(study, per_person)
-    stimuli = _Stimuli(desk, files, media, template)
-    known = json.loads((_HERE / "words.json").read_text(encoding="utf-8")) | dict(words or {})
-    pages = _Pages(desk, stimuli, known)
+    desk = Desk(study, database)
+    known = json.loads((_HERE / "words.json").read_text(encoding="utf-8"))
+    for name, own in (words or {}).items():
+        known[name] = known["en"] | known.get(name, {}) | dict(own)
+    given = {
+        "files": None if files is None else [*files],
+        "media": None if media is None else str(media.absolute()),
+        "template": None if template is None else str(template.absolute()),
+        "prompt": prompt,
+        "per_person": per_person,
+        "language": language,
+    }
+    try:
+        options = dict.fromkeys(given) | desk.store.setting("options", {})
+        options |= {name: value for name, value in given.items() if value is not None}
+        if files is not None:  # instead of a template
+            options["template"] = given["template"]
+        if options["language"] not in (None, *known):
+            raise StudyError(f"`language` is one of {[*known]}, not {options['language']!r}.")
+        pages = _Pages(desk, _Stimuli(desk, options), known, options)
+    except BaseException:
+        desk.store.close()
+        raise
+    desk.store.set("options", options)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         desk.start()
         yield
         await run_in_threadpool(desk.stop)
+        desk.store.close()
 
     routes = [
         Route("/", pages.answer_page, name="answer"),
@@ -157,18 +189,13 @@ class _Guard:
 class _Stimuli:
     """What is shown of an item."""
 
-    def __init__(
-        self,
-        desk: Desk,
-        files: Sequence[str] | None,
-        media: Path | None,
-        template: Path | None,
-    ) -> None:
-        self.desk, self.paths = desk, [] if files is None else _checked(desk, files, media)
-        self.template = None
-        if template is not None:
-            text = template.read_text(encoding="utf-8")
+    def __init__(self, desk: Desk, options: Mapping[str, Any]) -> None:
+        self.desk, self.paths, self.template = desk, list[Path](), None
+        if options["template"] is not None:
+            text = Path(options["template"]).read_text(encoding="utf-8")
             self.template = SandboxedEnvironment(autoescape=True).from_string(text)
+        elif options["files"] is not None or options["media"] is not None:
+            self.paths = _checked(desk, options["files"], options["media"])
 
     def kind(self, query: Query, place: int) -> str:
         """One of picture, sound, video, text and table."""
@@ -197,15 +224,15 @@ class _Stimuli:
         return self.paths[query.row_indices[query.shown[place]]]
 
 
-def _checked(desk: Desk, files: Sequence[str], media: Path | None) -> list[Path]:
+def _checked(desk: Desk, files: Sequence[str] | None, media: str | None) -> list[Path]:
     choices = desk.study.space.choices
-    if choices is None or len(files) != len(choices) or media is None:
-        raise StudyError("`files` needs `media`, and a file for each row of the choices.")
-    folder, paths = media.resolve(), []
+    if files is None or media is None or choices is None or len(files) != len(choices):
+        raise StudyError("`media` needs `files`, one for each row of the choices.")
+    folder, paths = Path(media).resolve(), []
     for row, name in enumerate(files):
         path = (folder / name).resolve()
         if not path.is_relative_to(folder) or not path.is_file():
-            raise StudyError(f"`files` row {row}: {name!r} is no file in {str(media)!r}.")
+            raise StudyError(f"`files` row {row}: {name!r} is no file in {media!r}.")
         if path.suffix.lower() not in _KINDS:
             raise StudyError(f"`files` row {row}: {name!r} is of no kind that can be shown.")
         paths.append(path)
@@ -216,9 +243,15 @@ class _Pages:
     """The handlers of all routes."""
 
     def __init__(
-        self, desk: Desk, stimuli: _Stimuli, words: Mapping[str, Mapping[str, str]]
+        self,
+        desk: Desk,
+        stimuli: _Stimuli,
+        words: Mapping[str, Mapping[str, str]],
+        options: Mapping[str, Any],
     ) -> None:
         self.desk, self.store, self.stimuli, self.words = desk, desk.store, stimuli, words
+        desk.per_person = options["per_person"]
+        self.prompt, self.language = options["prompt"], options["language"]
         self.html = Environment(
             loader=FileSystemLoader(_HERE / "pages"), autoescape=True, trim_blocks=True
         )
@@ -254,7 +287,8 @@ class _Pages:
         """The page of a person, with their question."""
         if (person := self._person(request)) is None:
             return self._page(request, "join.html", invitation=None, status=403)
-        return self._page(request, "answer.html", **self._shown(request, person))
+        code = _code_of(request, "person")
+        return self._page(request, "answer.html", code=code, **self._shown(request, person))
 
     async def question(self, request: Request) -> Response:
         """The question of a person."""
@@ -332,22 +366,21 @@ class _Pages:
         return JSONResponse(self._results())
 
     def _results(self) -> dict[str, Any]:
-        there, found = time.time() - 60.0, self.desk.results
+        there, found = self.desk.there(), self.desk.results
         people = [
             {
                 "name": name,
                 "answers": self.desk.answered(name),
-                "there": seen > there,
+                "there": name in there,
                 "agreement": found.get("agreement", {}).get(name),
             }
-            for name, seen in self.store.people()
+            for name in self.store.people()
         ]
         total = sum(int(one["answers"]) for one in people)
         return {"state": self.desk.state, "answers": total, "people": people, "results": found}
 
     def _shown(self, request: Request, person: str) -> dict[str, Any]:
         """What a person is shown, as the API returns it."""
-        self.store.seen(person)
         state, query = self.desk.question(person)
         shown: dict[str, Any] = {
             "state": state,
@@ -383,19 +416,22 @@ class _Pages:
         return JSONResponse(shown)
 
     def _page(self, request: Request, file: str, status: int = 200, **values: Any) -> Response:
-        words = self._words(request)
-        title = self.desk.study.description or words["title"]
-        base = request.url_for("answer").path
-        page = self.html.get_template(file).render(w=words, title=title, base=base, **values)
+        page = self.html.get_template(file).render(
+            w=self._words(request),
+            title=self.desk.study.description,
+            prompt=self.prompt,
+            base=request.url_for("answer").path,
+            **values,
+        )
         return HTMLResponse(page, status)
 
     def _words(self, request: Request) -> Mapping[str, str]:
         """The words in the first language that the browser asks for and that there is."""
-        asked = request.query_params.get("lang", request.headers.get("accept-language", ""))
-        for part in asked.split(","):
-            if (language := part.split(";")[0].strip().split("-")[0].lower()) in self.words:
-                return {**self.words["en"], **self.words[language], "lang": language}
-        return {**self.words["en"], "lang": "en"}
+        said = request.query_params.get("lang", request.headers.get("accept-language", ""))
+        asked = [part.split(";")[0].strip().split("-")[0].lower() for part in said.split(",")]
+        asked = [self.language] if self.language is not None else asked
+        language = next((one for one in asked if one in self.words), "en")
+        return {**self.words[language], "lang": language}
 
     def _person(self, request: Request) -> str | None:
         return self.store.person(_code_of(request, "person"))

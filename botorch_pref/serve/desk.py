@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pandas as pd
@@ -18,9 +20,10 @@ from botorch_pref.strategies.base import UtilityStrategy
 from botorch_pref.study.study import Study
 
 _AHEAD = "next {}"  # who is asked what is asked ahead
-_MOST_AHEAD = 8
+_MOST_AHEAD = 16
 _THERE_SECONDS = 60.0
 _TICK = 0.2
+_RESULTS_SECONDS = 20.0  # how old results may get while there is other work
 _TOP = 8
 _QUANTILES = (0.05, 0.5, 0.95)
 
@@ -29,31 +32,33 @@ class Desk:
     r"""Gives questions to people, and has their answers told to the study by a thread of its own.
 
     The thread alone touches the study. It tells answers that cannot be taken back any more, keeps
-    one question ahead for everybody who is there, and works out results. Where it does not keep up,
-    people are asked what others were asked before.
+    at least one question ahead for everybody who is there, and works out results. Where it does not
+    keep up, people are asked what others were asked before.
 
     Args:
         study: A study open for writing, of a strategy that compares.
-        per_person: How many questions a person is asked; any number by default.
+        database: The URL of a database; by default an SQLite file beside the study.
 
     Raises:
         StudyError: If the strategy asks not only to compare.
     """
 
-    def __init__(self, study: Study, per_person: int | None = None) -> None:
+    def __init__(self, study: Study, database: str | None = None) -> None:
         if not isinstance(study.strategy, UtilityStrategy):
             name = type(study.strategy).__name__
             raise StudyError(f"`study` is one of {name}, which asks not only to compare.")
-        self.study, self.per_person = study, per_person
+        self.study = study
+        self.per_person: int | None = None  # how many questions a person answers
         path = study.path.with_name(study.path.name + ".sqlite")
-        self.store = Store(path, study.created)
+        self.store = Store(database or path, study.created)
         self._lock, self._wake, self._stop = threading.RLock(), threading.Event(), False
         self.queries: dict[int, Query] = {}
         self._ahead: list[int] = []
-        self._texts: dict[int, list[list[str]]] = {}
+        self._seen: dict[str, float] = {}
         self._recover()
         self.finished = False
         self.results: dict[str, Any] = {}
+        self._worked_out = time.monotonic()
         self._thread: threading.Thread | None = None
 
     def _recover(self) -> None:
@@ -91,9 +96,14 @@ class Desk:
         self.store.set("state", state)
         self._wake.set()
 
+    def there(self) -> set[str]:
+        """Who was seen in the last minute."""
+        since = time.monotonic() - _THERE_SECONDS
+        return {name for name, seen in [*self._seen.items()] if seen > since}
+
     def question(self, person: str) -> tuple[str, Query | None]:
         """What a person is to see: open with their question, waiting, paused, done or ended."""
-        state = self.state
+        self._seen[person], state = time.monotonic(), self.state
         if state != "open":
             return state, None
         with self._lock:
@@ -114,12 +124,9 @@ class Desk:
         """What others were asked and a person was not, those first that fewest were."""
         if hasattr(self.study.strategy, "finished"):
             return None  # it has planned how often it asks what
-        own = {row.query for row in rows}
-        times: dict[int, int] = {}
-        for row in self.store.given():
-            if row.query not in own and row.query in self.queries:
-                times[row.query] = times.get(row.query, 0) + 1
-        return min(times, key=lambda query: (times[query], -query), default=None)
+        times = Counter(row.query for row in self.store.given())
+        others = self.queries.keys() - {row.query for row in rows}  # and none is ahead
+        return min(others, key=lambda query: (max(times[query], 1), -query), default=None)
 
     def answer(self, person: str, query: int, word: str | None, seconds: float | None) -> bool:
         """Save an answer, a skip without a word; False if it is none, or not of this person.
@@ -179,35 +186,43 @@ class Desk:
     def _run(self) -> None:
         torch.set_num_threads(1)
         while not self._stop:
-            worked = False
-            for step in (self._tell, self._ask_ahead, self._work_out):
-                worked |= step()
+            # After an answer the model is fitted again, which takes longest. So one fit is for as
+            # many questions as were answered meanwhile, and for results only now and then.
+            told = self._tell()
+            worked = told > 0
+            while not self._stop and self._ask_ahead(told):
+                worked = True
+            if not worked or time.monotonic() > self._worked_out + _RESULTS_SECONDS:
+                worked |= self._work_out()
             if not worked:
                 self._wake.wait(_TICK)
                 self._wake.clear()
 
-    def _tell(self, all_of_them: bool = False) -> bool:
+    def _tell(self, all_of_them: bool = False) -> int:
         rows = self.store.to_tell(all_of_them or self.state == "ended")
+        with self.study.saved_once() if rows else nullcontext():
+            refused = [row for row in rows if not self._learn(row)]
         for row in rows:
-            query, refused = self.queries.get(row.query), False
-            try:
-                if query is None:
-                    raise StaleQueryError("It was withdrawn.")
-                told = None if row.answer is None else query.read(row.answer)
-                self.study.tell(self.study.strategy.hand(query, row.person), told)
-            except StaleQueryError:  # by its number: told before the server was killed
-                history = self.study.strategy.history
-                known = {(done.query.id, done.query.annotator) for done in history}
-                refused = (row.query, row.person) not in known
-            self.store.told(row, refused)
-        return bool(rows)
+            self.store.told(row, row in refused)
+        return len(rows)
 
-    def _ask_ahead(self) -> bool:
-        since = time.time() - _THERE_SECONDS
-        there = sum(seen > since for _, seen in self.store.people())
+    def _learn(self, row: Given) -> bool:
+        """Tell the study an answer; False if its question was withdrawn."""
+        if (query := self.queries.get(row.query)) is None:
+            return False
+        told = None if row.answer is None else query.read(row.answer)
+        try:
+            self.study.tell(self.study.strategy.hand(query, row.person), told)
+        except StaleQueryError:  # or it was told before the server was killed
+            history = self.study.strategy.history
+            return (row.query, row.person) in {(d.query.id, d.query.annotator) for d in history}
+        return True
+
+    def _ask_ahead(self, told: int) -> bool:
+        there = len(self.there())
         with self._lock:
             waiting = len(self._ahead)
-        if waiting >= min(max(there, 1), _MOST_AHEAD) or self.state != "open":
+        if waiting >= min(max(there, told, 1), _MOST_AHEAD) or self.state != "open":
             return False
         taken = {query.annotator for query in self.study.strategy.open_queries}
         slot = next(name for i in range(10**9) if (name := _AHEAD.format(i)) not in taken)
@@ -218,7 +233,7 @@ class Desk:
                 raise
             # It waits for answers, or has asked all that it had planned.
             self.finished = bool(self.study.strategy.finished)
-            return self._tell(all_of_them=True)
+            return self._tell(all_of_them=True) > 0
         with self._lock:
             self.queries[query.id] = query
             self._ahead.append(query.id)
@@ -255,6 +270,7 @@ class Desk:
             "items": items,
             "agreement": _agreement(study, lambda item: utility[tuple(item.tolist())]),
         }
+        self._worked_out = time.monotonic()
         return True
 
 

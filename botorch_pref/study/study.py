@@ -156,7 +156,7 @@ class Study:
 
     def __init__(self, file: StudyFile, content: Content) -> None:
         self._file, self._content = file, content
-        self._turn = threading.RLock()
+        self._turn, self._saves = threading.RLock(), True
         self._saved: dict[str | None, Query] = {}  # open queries that the file has
         self._beliefs: tuple[object, Beliefs | None] | None = None
 
@@ -393,6 +393,23 @@ class Study:
             self._save(self._content.without_last())
             return query
 
+    @contextmanager
+    def saved_once(self) -> Iterator[None]:
+        r"""Save what is told in the block once, at its end, instead of after every answer.
+
+        For many answers that are kept elsewhere until then. Other threads wait.
+
+        Raises:
+            StudyFileError: If it cannot be saved; then it is saved with the next answer.
+        """
+        with self._turn:
+            self._saves = False
+            try:
+                yield
+            finally:
+                self._saves = True
+                self._save(self._content)
+
     def beliefs(self) -> Beliefs | None:
         """A model of all comparisons, for figures; None while there are none."""
         with self._turn:
@@ -454,7 +471,8 @@ class Study:
 
     def _save(self, content: Content) -> None:
         """Write a content, and take it over if that succeeds."""
-        self._file.write(content.to_json(), _table_of(content.strategy))
+        if self._saves:
+            self._file.write(content.to_json(), _table_of(content.strategy))
         self._content = content
 
     @contextmanager

@@ -3,53 +3,24 @@
 from __future__ import annotations
 
 import runpy
-import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import make_server
 
 import pytest
 
+from tests.common import until
+
 WEB_PAGE = Path(__file__).resolve().parents[2] / "examples" / "web_page.py"
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000"]
-PATIENCE = 60.0  # seconds
-MISSING = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-
-
-def until(found: Callable[[], Any]) -> Any:
-    """What is found once it is there."""
-    end = time.monotonic() + PATIENCE
-    while not (value := found()):
-        assert time.monotonic() < end, f"nothing after {PATIENCE} s"
-        time.sleep(0.2)
-    return value
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in FLAGS:
-        options.add_argument(flag)
-    service = webdriver.ChromeService(shutil.which("chromedriver"))
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 def test_an_answer_clicked_on_the_page_changes_the_next_suggestion(
-    tmp_path: Path, browser: Any
+    tmp_path: Path, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(WEB_PAGE.parent)
     dashboard = pytest.importorskip("optuna_dashboard")
     example = runpy.run_path(str(WEB_PAGE))
     storage = f"sqlite:///{tmp_path / 'study.db'}"

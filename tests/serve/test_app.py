@@ -46,8 +46,8 @@ def open_app(tmp_path: Path) -> Iterator[Client]:
         path = tmp_path / "study.json"
         own = {name: options.pop(name) for name in ("question", "names") if name in options}
         study = Study.load(path) if path.exists() else Study.create(path, space, strategy, **own)
-        client = TestClient(create_app(study, **options))
         running.append(study)
+        client = TestClient(create_app(study, **options))
         running.append(client.__enter__())
         return client
 
@@ -146,13 +146,17 @@ def test_questions_of_others_fill_in_where_the_model_is_slow(open_app: Client) -
     ann, bob = join(client, "Ann"), join(client, "Bob")
     number = ask(client, ann)["question"]["query"]
     desk(client).stop()  # so that nothing is asked ahead
-    desk(client)._ahead.clear()
+    while desk(client)._ahead:
+        del desk(client).queries[desk(client)._ahead.pop()]
     assert ask(client, bob)["question"]["query"] == number
     answer(client, ann)
     answer(client, bob, "2")
     desk(client)._tell(all_of_them=True)
     told = [(done.query.id, done.query.annotator) for done in desk(client).study.strategy.history]
     assert told == [(number, "Ann"), (number, "Bob")]
+    carl = join(client, "Carl")  # what was told counts as well
+    desk(client).store.forget(desk(client).store.given("Ann")[0])
+    assert ask(client, carl)["question"]["query"] == number
 
 
 @pytest.mark.parametrize(
@@ -313,3 +317,56 @@ def test_languages(open_app: Client) -> None:
     assert 'lang="de"' in client.get(path, headers={"Accept-Language": "fr, de-AT;q=.9"}).text
     assert 'dir="rtl"' in client.get(path + "?lang=ar").text
     assert 'lang="en"' in client.get(path, headers={"Accept-Language": "xx"}).text
+
+
+def test_options_are_kept(open_app: Client, tmp_path: Path) -> None:
+    for row in range(6):
+        (tmp_path / f"{row}.txt").write_text(f"Cup {row}")
+    files = [f"{row}.txt" for row in range(6)]
+    kept = {"prompt": "Which <tastes> better?", "language": "de", "per_person": 1}
+    open_app(TABLE, media=tmp_path, files=files, **kept)
+    client = open_app()
+    ann = join(client, "Ann")
+    assert ask(client, ann)["question"]["items"][0]["text"].startswith("Cup ")
+    page = client.get("/?lang=en", headers={**ann, "Accept-Language": "en"}).text
+    assert "Which &lt;tastes&gt; better?" in page
+    assert "Überspringen" in page
+    code = ann["Authorization"].split()[1]
+    assert page.count(code) == 1  # for another device
+    answer(client, ann)
+    assert ask(client, ann)["state"] == "done"
+    (moved := tmp_path / "moved").mkdir()
+    for name in files:
+        (tmp_path / name).rename(moved / name)
+    with pytest.raises(StudyError, match=r"row 0: '0.txt' is no file in"):
+        open_app()
+    client = open_app(media=moved, per_person=2, prompt="Now?")
+    shown = ask(client, ann)
+    assert (shown["state"], shown["of"]) == ("open", 2)
+    (template := tmp_path / "template.svg").write_text("<svg>{{ item.x1 }}</svg>")
+    client = open_app(template=template)
+    url = ask(client, ann)["question"]["items"][0]["url"]
+    assert client.get(url, headers=ann).text.startswith("<svg>")
+    with pytest.raises(StudyError, match=r"`language` is one of \['en', 'de'\], not 'xx'"):
+        open_app(language="xx")
+    client = open_app(media=moved, files=files)  # instead of the template
+    assert "text" in ask(client, ann)["question"]["items"][0]
+    with pytest.raises(StudyError, match="`media` needs `files`, one for each row"):
+        open_app(files=files[:3])
+
+
+def test_words_of_ones_own(open_app: Client) -> None:
+    client = open_app(words={"de": {"join": "Los!"}, "fr": {"join": "Participer"}})
+    page = client.get(f"/join/{desk(client).store.invitation}?lang=de").text
+    assert "Los!" in page
+    assert "Ihr Name" in page
+    page = client.get(f"/join/{desk(client).store.invitation}?lang=fr").text
+    assert "Participer" in page
+    assert "Your name" in page
+
+
+def test_the_owner_sees_that_there_is_nothing_yet(open_app: Client) -> None:
+    client = open_app(strategy=EUBO)
+    page = client.get("/owner", headers=owner(client))
+    assert page.status_code == 200
+    assert "There are no results yet." in page.text

@@ -516,3 +516,22 @@ def test_threads_take_turns(tmp_path: Path) -> None:
         list(threads.map(partial(play, study, 5), ["ann", "bob", "cy", "dan"]))
         assert len(study.history) == 20
     assert Study.load(path, read_only=True).strategy.num_answers == 16
+
+
+def test_many_answers_are_saved_once(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with Study.create(path, BOX, RandomPairs) as study:
+        queries = [study.ask(name) for name in "abc"]
+        before = path.read_bytes()
+        with study.saved_once():
+            for query in queries:
+                study.tell(query, 1.0)
+            assert path.read_bytes() == before
+        assert study.undo() == queries[-1]
+        with study.saved_once():
+            study.tell(queries[-1], 0.5)
+            with pytest.raises(ComparisonDataError):
+                study.tell(study.ask("d"), 7.0)
+    with Study.load(path) as study:
+        assert [*study.history["answer"]] == [1.0, 1.0, 0.5]
+        study.tell(study.ask("d"), 0.0)

@@ -2,10 +2,12 @@
 const base = document.body.dataset.base;
 const notice = document.getElementById("notice");
 const box = document.getElementById("question");
+const soon = 300; // ms after a question is shown: a second click of what was a double click
 let busy = false, since = performance.now(), ranked = [];
 
 async function send(path, body, accept) {
-  const options = { headers: { Accept: accept || "text/html" } };
+  const language = document.documentElement.lang;
+  const options = { headers: { Accept: accept || "text/html", "Accept-Language": language } };
   if (body) {
     options.method = "POST";
     options.headers["Content-Type"] = "application/json";
@@ -100,7 +102,12 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (event.target.matches(".item img")) event.target.closest(".item").querySelector(".choose")?.click();
   else if (!button) return;
+  else if ((button.dataset.answer || "undo" in button.dataset) && performance.now() - since < soon) return;
   else if (button.matches(".play")) play(button);
+  else if ("switch" in button.dataset) {
+    const all = [...box.querySelectorAll(".play")];
+    play(all[(all.findIndex((one) => one.matches("[aria-pressed=true]")) + 1) % all.length]);
+  }
   else if (button.dataset.answer) answer(button.dataset.answer);
   else if ("undo" in button.dataset) show("api/undo", {});
   else if (button.dataset.state) send("api/state", { state: button.dataset.state }).then(refresh);
@@ -112,6 +119,16 @@ document.addEventListener("input", (event) => {
   loud();
 });
 
+// Sounds that did not start together are brought together while they are not heard.
+document.addEventListener("timeupdate", (event) => {
+  const heard = event.target, at = heard.currentTime;
+  if (!heard.matches("audio") || heard.muted || heard.paused) return;
+  box.querySelectorAll("audio").forEach((other) => {
+    const apart = Math.abs(other.currentTime - at) > 0.05;
+    if (other !== heard && apart && at < other.duration - 0.3) other.currentTime = at;
+  });
+}, true);
+
 document.addEventListener("play", (event) => {
   if (event.target.matches("video"))
     document.querySelectorAll("video").forEach((one) => one !== event.target && one.pause());
@@ -120,10 +137,10 @@ document.addEventListener("play", (event) => {
 document.addEventListener("keydown", (event) => {
   if (!box || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target.matches("input, video")) return;
-  const key = event.key.toLowerCase(), number = "abcdefghi".indexOf(key) + 1 || key;
-  const word = { 0: "=", "=": "=", s: "skip" }[key] || String(number);
-  if (key === "u") box.querySelector("[data-undo]:not(:disabled)")?.click();
-  else box.querySelector(`[data-answer="${CSS.escape(word)}"]`)?.click();
+  // What a keyboard of another script types is told by the place of the key.
+  const place = event.code.replace(/^(Key|Digit|Numpad)/, "");
+  const key = (/^[ -~]$/.test(event.key) ? event.key : place).toUpperCase();
+  box.querySelector(`[aria-keyshortcuts~="${CSS.escape(key)}"]:not(:disabled)`)?.click();
 });
 
 document.addEventListener("submit", async (event) => {
@@ -131,13 +148,19 @@ document.addEventListener("submit", async (event) => {
   const form = event.target, said = Object.fromEntries(new FormData(form));
   if (form.dataset.invitation) said.invitation = form.dataset.invitation;
   const response = await send("api/join", said, "application/json").catch(() => null);
-  if (response?.ok) location.href = base;
+  if (response?.ok) location.href = base + location.search;
   else notice.textContent = response ? (await response.json()).error : document.body.dataset.lost;
 });
 
 async function refresh() {
   const response = await send("owner?part").catch(() => null);
-  if (response?.ok) document.getElementById("results").innerHTML = await response.text();
+  if (!response?.ok) return;
+  const results = document.getElementById("results");
+  results.innerHTML = await response.text();
+  const now = results.querySelector("[data-now]").dataset.now;
+  document.querySelectorAll("button[data-state]").forEach((button) => {
+    button.setAttribute("aria-pressed", String(button.dataset.state === now));
+  });
 }
 
 if (box) begin();
