@@ -26,6 +26,7 @@ from pathlib import Path
 
 import pytest
 
+from botorch_pref import plotting
 from botorch_pref.cli import main
 from botorch_pref.randomness import seeded
 
@@ -148,6 +149,13 @@ def test_pictures_are_drawn() -> None:
     assert set(itertools.chain(*shown)) == drawn
     for picture in ("coffee", "chemist", "loop"):
         assert 5_000 < (ROOT / "docs" / "_static" / f"{picture}.png").stat().st_size < 60_000
+
+
+def test_every_plot_is_in_the_gallery() -> None:
+    source = (ROOT / "docs" / "gallery.py").read_text(encoding="utf-8")
+    plots = [name for name in plotting.__all__ if name.startswith("plot_")]
+    assert plots
+    assert not [name for name in plots if f"return {name}(" not in source]
 
 
 def test_the_names_exist() -> None:
