@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import logging
 import os
 import pty
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 
@@ -137,13 +140,13 @@ def test_workers_have_no_bars() -> None:
         "    print([*tracked(found, 'outer', 2)])\n"
     )
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     ran = subprocess.run(
         [sys.executable, "-c", code],
         stderr=theirs,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        env={**os.environ, "TQDM_NCOLS": "80"},  # this terminal has no width
     )
     os.close(theirs)
     shown = os.read(ours, 65536).decode()

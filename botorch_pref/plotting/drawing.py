@@ -35,7 +35,6 @@ GREY, LIGHT_GREY = "#595959", "#E5E5E5"
 NORMAL_95 = 1.959964  # standard deviations to either side
 COLUMN = 3.35  # inches: 8.5 cm, a column of a two-column page
 
-_LETTERS = 28  # of a name at an axis
 _LETTER = 0.54  # the mean width of a letter, as a share of the size of the font
 
 Backend = Literal["matplotlib", "plotly"]
@@ -235,9 +234,9 @@ def wrapped(text: str, width: float, size: float) -> str:
     return "\n".join(textwrap.fill(line, letters) for line in text.split("\n"))
 
 
-def shortened(name: str) -> str:
+def shortened(name: str, letters: int) -> str:
     """The beginning of a name that is too long for an axis."""
-    return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def number_text(x: float) -> str:

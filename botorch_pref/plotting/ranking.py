@@ -26,6 +26,7 @@ from botorch_pref.plotting.drawing import (
 
 _COLUMNS = ("item", "rank", "rank_from", "rank_to", "utility", "lower", "upper")
 _ROW = 0.19  # inches
+_LETTERS = 28  # of a name
 
 
 def plot_ranking(
@@ -61,7 +62,7 @@ def plot_ranking(
             best["item"], *columns.values(), strict=True
         )
     ]
-    names = dict(zip(rows.tolist(), map(shortened, map(str, best["item"])), strict=True))
+    names = {float(row): shortened(str(name), _LETTERS) for row, name in enumerate(best["item"])}
     y = Axis(names=names, limits=(len(best) - 0.4, -0.6))  # the best is at the top
     most = max(int(ranking["rank_to"][: len(best)].max()), len(best)) + 0.5
     style: dict[str, Any] = {"y": rows, "along_x": True, "hover": hover}

@@ -64,6 +64,9 @@ _LINE_POINTS, _SIDE_POINTS, _SLICE_POINTS = 201, 51, 101
 _CONTOURS = MaxNLocator(7, steps=[1, 2, 2.5, 5, 10], min_n_ticks=1)
 _SEEN = 0.02  # the least share of a map within a contour, so that it has room for its label
 _SLICE_WIDTH, _MAX_COLUMNS = 2.28, 3  # three panels on a page of 17.4 cm
+_SLICE_HEIGHT = 1.9
+_LETTERS, _SHORT = 14, 4  # of the name of a level; that need no room of their own
+_LETTER = 0.055  # inches
 _INNER = 0.8  # of the width of a panel, without labels
 
 
@@ -272,9 +275,15 @@ def _slices(context: _Context) -> Drawing:
             marks.append(Points(x=x, y=np.full_like(x, foot), **style))
         y = Axis(label=context.label, limits=limits)
         panels.append(Panel(marks=[*marks, *_star(context, dimension)], x=curve.x, y=y))
-    title = "Slices through the recommended item"
+    # Names of levels stand upright where they are long.
+    longest = max((len(name) for curve in curves for name in curve.x.names.values()), default=0)
     return Drawing(
-        panels=panels, columns=columns, width=width, height=1.9, title=title, share_y=True
+        panels=panels,
+        columns=columns,
+        width=width,
+        height=_SLICE_HEIGHT + _LETTER * max(longest - _SHORT, 0),
+        title="Slices through the recommended item",
+        share_y=True,
     )
 
 
@@ -307,7 +316,7 @@ def _curve(context: _Context, dimension: int, items: Tensor, width: float) -> _C
             limits = float(x[0]), float(x[-1])
     style: dict[str, Any] = {"x": x, "shape": shape}
     texts = context.texts(items, moments)
-    names = dict(zip(x.tolist(), map(shortened, own.levels), strict=True)) if own.levels else {}
+    names = {float(level): shortened(one, _LETTERS) for level, one in enumerate(own.levels)}
     return _Curve(
         [
             Band(lower=moments.mean - half, upper=moments.mean + half, name="95 % band", **style),

@@ -20,6 +20,7 @@ from botorch_pref.plotting.drawing import (
     Mark,
     Points,
     Segments,
+    number_text,
     wrapped,
 )
 
@@ -50,6 +51,9 @@ _PIXELS, _FONT = 130, 13  # of an inch; the size of letters
 _LINE, _LEGEND = 20, 45  # pixels of a line of text, and of the legend
 _BESIDE = 0.6  # inches above and below an ordinate
 _MAX_TICKS = 6
+_DECADES = 100.0  # a scale with larger ratios has powers of ten alone
+_LEADING = 1.3  # of lines
+_BETWEEN, _LETTER = 0.55, 0.05  # inches between rows of panels, and for letters of their names
 _POINT = 1.6  # pixels of a point of a mark
 
 
@@ -59,12 +63,13 @@ def render(drawing: Drawing) -> Any:
     rows = -(-number // columns)
     grids = [m for panel in drawing.panels for m in panel.marks if isinstance(m, Grid)]
     is_map = any(grid.levels is not None for grid in grids)
+    longest = max(len(name) for panel in drawing.panels for name in ["", *panel.x.names.values()])
     figure = make_subplots(
         rows,
         columns,
         subplot_titles=[_html(panel.title) for panel in drawing.panels],
         horizontal_spacing=(0.66 if is_map else 0.25) / (columns + 1),
-        vertical_spacing=0.3 / rows,
+        vertical_spacing=(_BETWEEN + _LETTER * longest) / (drawing.height * rows),
     )
     seen: set[str] = set()
     for index, panel in enumerate(drawing.panels):
@@ -222,6 +227,7 @@ def _map(mark: Grid) -> Any:
 def _cells(mark: Grid) -> Any:
     texts = {
         "text": mark.texts,
+        "textfont": {"size": _FONT * min(1.0, 12 / len(mark.x))},
         "texttemplate": "%{text}",
         "showscale": False,
         "hoverongaps": False,
@@ -238,16 +244,33 @@ def _axis(axis: Axis, length: float) -> dict[str, Any]:
     options |= {"ticks": "outside", "ticklen": 5, "tickcolor": LIGHT_GREY}
     if axis.log:
         options["type"] = "log"
-        options["dtick"] = "D2" if upper is not None and lower and upper / lower < 100 else 1
+        options["dtick"] = 1
+        if lower and upper and upper / lower < _DECADES:
+            options["tickvals"] = _log_ticks(lower, upper)
+            options["ticktext"] = [*map(number_text, options["tickvals"])]
         lower, upper = (None if end is None else float(np.log10(end)) for end in (lower, upper))
     if (lower, upper) != (None, None):
         options["range"] = [lower, upper]
     if axis.names:
+        lines = max(name.count("\n") + 1 for name in axis.names.values())
+        gap = _PIXELS * length / (_LEADING * lines * len(axis.names))
+        options["tickfont"] = {"size": min(_FONT, gap)}
         options["tickvals"] = [*axis.names]
         options["ticktext"] = [*map(_html, axis.names.values())]
     elif axis.whole and not axis.log and lower is not None and upper is not None:
         options["tickvals"] = MaxNLocator(_MAX_TICKS, integer=True).tick_values(lower, upper)
     return options
+
+
+def _log_ticks(lower: float, upper: float) -> list[float]:
+    """Plain numbers on a logarithmic scale of less than two decades."""
+    powers = range(int(np.floor(np.log10(lower))), int(np.ceil(np.log10(upper))) + 1)
+    ticks = [float(f"{multiple}e{power}") for power in powers for multiple in (1, 2, 5)]
+    ticks = [tick for tick in ticks if lower <= tick <= upper]
+    if len(ticks) < 3:
+        found = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(lower, upper)
+        ticks = [float(tick) for tick in found if lower <= tick <= upper]
+    return ticks
 
 
 def _html(text: str) -> str:
