@@ -81,7 +81,7 @@ def test_a_part_has_every_kind_in_its_order() -> None:
     part = random_part(answered, 60, 0)
     assert {type(query) for query, _ in part} == {Duel, Grade, Choice}
     assert [query.id for query, _ in part] == sorted(query.id for query, _ in part)
-    assert 50 <= sum(len(query.items) - 1 for query, _ in part) <= 60 + 1 + 1 + 3
+    assert 50 <= sum(len(query.items) - 1 for query, _ in part) <= 60
     assert part == random_part(answered, 60, 0)
     assert part != random_part(answered, 60, 1)
 
@@ -98,7 +98,8 @@ def test_the_model_of_very_many_duels_is_close_to_the_exact_one(names: tuple[Any
         covar_module=model.covar_module,
         input_transform=learner.space.input_transform(),
     )
-    difference = model.win_probability(probes) - exact.win_probability(probes)
+    with torch.no_grad():
+        difference = model.win_probability(probes) - exact.win_probability(probes)
     assert float(difference.abs().max()) < 0.01
 
 
