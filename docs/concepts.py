@@ -12,7 +12,8 @@ from torch import Tensor
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import PreferenceGP
 from botorch_pref.plotting import COLOURS, DASHES
-from botorch_pref.plotting.style import GREY, SMALL, heading, legend, new_panels
+from botorch_pref.plotting.drawing import GREY
+from botorch_pref.plotting.with_matplotlib import SMALL, heading, new_panels
 
 BLUE, VERMILION, GREEN = COLOURS[:3]
 
@@ -62,7 +63,7 @@ def link() -> Figure:
     ):
         axes.plot(h, one.to(h)(h), ls=dash, color=colour, label=name)
     axes.set(xlabel="difference h of the utilities", ylabel="P(the first wins)")
-    legend(axes, loc="upper left")
+    axes.legend(loc="upper left", fontsize=SMALL, frameon=False)
     return figure
 
 
@@ -127,7 +128,7 @@ def shrinkage() -> Figure:
         left.plot(h[shown], normal[shown], ls=dash, color=colour, label=names[kind])
         right.plot(counts, [_one_difference(n, kind)[2] for n in counts], ls=dash, color=colour)
     left.set(xlabel="difference h", ylabel="density")
-    legend(left, loc="upper right")
+    left.legend(loc="upper right", fontsize=SMALL, frameon=False)
     heading(left, "After three wins")
     right.set(xlabel="wins in a row", ylabel="P(it wins the next)")
     heading(right, "What is predicted")
@@ -152,7 +153,7 @@ def sites() -> Figure:
         )
         axes.plot(mean, np.log(expit(mean)), "o", color=colour, ms=4)
     axes.set(xlabel="difference h", ylabel="log", ylim=(-6, 0.8))
-    legend(axes, loc="lower right")
+    axes.legend(loc="lower right", fontsize=SMALL, frameon=False)
     return figure
 
 

@@ -12,13 +12,15 @@ import torch
 from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
 from botorch.fit import fit_gpytorch_mll
 from botorch.optim import optimize_acqf
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
 from torch import Tensor
 
 from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
 from botorch_pref.plotting import COLOURS, save_figure
-from botorch_pref.plotting.style import GREY, SMALL, heading, legend, new_panels
+from botorch_pref.plotting.drawing import GREY
+from botorch_pref.plotting.with_matplotlib import SMALL, heading, new_panels
 from botorch_pref.queries import Duel
 from botorch_pref.randomness import seeded
 from botorch_pref.strategies import CostAwareKG, DuelingKG
@@ -56,7 +58,7 @@ def _cup(axes: object, left: float, milk: float, text: str) -> None:
 
 def coffee() -> Figure:
     """A question, and what fifteen answers tell."""
-    figure, (question, taste) = new_panels(1, 2, width=WIDTH, height=HEIGHT, grid=False)
+    figure, (question, taste) = new_panels(1, 2, width=WIDTH, height=HEIGHT)
     question.set_axis_off()
     question.set(xlim=(0, 1), ylim=(0, 1))
     _cup(question, 0.26, 0.25, "1\n15 ml of milk\n72 °C")
@@ -82,8 +84,9 @@ def coffee() -> Figure:
 
 
 @torch.no_grad()
-def _map(axes: object, model: PreferenceGP, bounds: Tensor) -> None:
+def _map(axes: Axes, model: PreferenceGP, bounds: Tensor) -> None:
     """The posterior mean over a box, of a model of its unit square."""
+    axes.grid(visible=False)
     side = torch.linspace(0, 1, 41, dtype=torch.double)
     grid = torch.cartesian_prod(side, side)
     mean = model.posterior(grid).mean.reshape(41, 41).T.numpy()
@@ -133,7 +136,7 @@ def chemist() -> Figure:
     axes.plot(20 + 60 * float(strategy.recommend()), float(mean.max()), **STAR)
     axes.set(xlabel="temperature (°C)", ylabel="yield (g)")
     axes.set_ylim(top=float(mean.max()) + 2.0)
-    legend(axes, loc="upper left", ncols=2)
+    axes.legend(loc="upper left", ncols=2, fontsize=SMALL, frameon=False)
     heading(axes, f"{len(duels)} duels and {len(at)} measurements")
     return figure
 
@@ -152,7 +155,7 @@ def loop() -> Figure:
         X = torch.cat([X, pair])
         new = torch.tensor([[n, n + 1] if first < second else [n + 1, n]])
         comparisons = torch.cat([comparisons, new])
-    figure, (code, axes) = new_panels(1, 2, width=WIDTH, height=HEIGHT, grid=False)
+    figure, (code, axes) = new_panels(1, 2, width=WIDTH, height=HEIGHT)
     code.set_axis_off()
     code.set(xlim=(0, 1), ylim=(0, 1))
     heading(code, "Two names change")

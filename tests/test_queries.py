@@ -329,6 +329,8 @@ def test_questions() -> None:
         "",
         "best of",
         "best of 1",
+        "best of 31",
+        "worst of 31",
         "best of 100",
         "rank 8",
         "grade 1",

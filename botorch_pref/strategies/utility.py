@@ -635,12 +635,12 @@ def random_part(answered: Sequence[Answered], most: int, seed: int) -> list[Answ
     """
     firsts = {_kind_of(done.query): place for place, done in reversed([*enumerate(answered)])}
     order = torch.randperm(len(answered), generator=Generator().manual_seed(seed)).tolist()
-    chosen, left = set(firsts.values()), most
-    for place in order:
+    chosen, left = [], most
+    for place in dict.fromkeys([*firsts.values(), *order]):
         left -= num_comparisons(answered[place].query)
         if left < 0:
             break
-        chosen.add(place)
+        chosen.append(place)
     return [answered[place] for place in sorted(chosen)]
 
 

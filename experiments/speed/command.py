@@ -15,7 +15,7 @@ from botorch_pref.cli.parser import UsageError, count
 from experiments.arguments import RESULTS, Parser, positive, writable_folder
 from experiments.speed.duels import Grid
 from experiments.speed.likelihood_ratio import likelihood_ratio_cases
-from experiments.speed.own import ask_cases, million_cases
+from experiments.speed.own import ask_cases, million_cases, size_cases
 from experiments.speed.pairwise import batch_cases, pairwise_cases
 from experiments.speed.peers import suggestion_cases, variational_cases
 from experiments.speed.report import FILES, save_speed, setting, speed_text
@@ -31,6 +31,7 @@ SECTIONS = {
     "classifier of GPyTorch",
     "batches": "16 models at once beside a loop over them, and beside one",
     "ask": "from the 100th answer to the next suggestion, every strategy, 6 dimensions",
+    "size": "a fit and a suggestion after 100 to 10,000 duels, and of up to 1,000,000 choices",
     "likelihood-ratio": "bounds beside CVXPY with Clarabel and CasADi with IPOPT "
     "(botorch-pref[bench])",
 }
@@ -52,6 +53,8 @@ class _Sizes(NamedTuple):
     scaling: Grid
     batches: tuple[int, ...]
     ask: int
+    answers: tuple[int, ...]
+    choices: tuple[int, ...]
 
 
 _FULL = _Sizes(
@@ -62,6 +65,8 @@ _FULL = _Sizes(
     scaling=Grid((25, 50, 100, 200, 400, 800, 1_600), (100, 400, 1_600, 6_400, 25_600)),
     batches=(25, 100, 400),
     ask=100,
+    answers=(100, 300, 1_000, 3_000, 10_000),
+    choices=(10_000, 1_000_000),
 )
 _QUICK = _Sizes(
     million=(1_000, 2_000),
@@ -71,6 +76,8 @@ _QUICK = _Sizes(
     scaling=Grid((6, 12), (24,)),
     batches=(25,),
     ask=2,
+    answers=(12,),
+    choices=(60,),
 )
 
 
@@ -89,6 +96,8 @@ def speed_cases(device: torch.device, quick: bool, sections: set[str]) -> list[C
         cases += batch_cases("batches", sizes.batches, device)
     if "ask" in sections:
         cases += ask_cases("ask", sizes.ask, device)
+    if "size" in sections:
+        cases += size_cases("size", sizes.answers, sizes.choices, device)
     if "likelihood-ratio" in sections:
         cases += likelihood_ratio_cases("likelihood-ratio", device, quick)
     return cases

@@ -12,7 +12,7 @@ from torch import Tensor
 from botorch_pref.models import PreferenceGP
 from botorch_pref.problems import LogisticJudge, get_problem
 from botorch_pref.problems.judges import utilities_of
-from botorch_pref.queries import Label, Query
+from botorch_pref.queries import Duel, Label, Query
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL
 from botorch_pref.strategies.base import Strategy
@@ -99,6 +99,48 @@ class Loop:
         if self.name in BASELINES:
             return BASELINES[self.name](space=space, seed=0)
         return get_strategy(self.name, space, seed=0, horizon=self.size + _REPEATS)
+
+
+SIZED = ("dueling-kg", "eubo", "pf-ts", "pop-bo-laplace")
+_SIZE_REPEATS = 3
+_FEW_ANSWERS, _COLUMNS = 100, 8  # of tables of very many choices
+
+
+def size_cases(
+    section: str, answers: Sequence[int], choices: Sequence[int], device: torch.device
+) -> list[Case]:
+    """The rows of very many answers on a box, and of very many choices."""
+    cases = []
+    for name in SIZED:
+        box = [(size, None, f"{{m}} duels, d={DIM}, a box") for size in answers]
+        data = f"{_FEW_ANSWERS} duels, {{}} choices, d={_COLUMNS}"
+        tables = [(_FEW_ANSWERS, rows, data.format(f"{rows:,}")) for rows in choices]
+        for size, rows, told in (*box, *tables):
+            ours = Side(name, partial(_informed, name, size, rows, device), _SIZE_REPEATS)
+            point = size if rows is None else None
+            cases.append(
+                Case(section, "a fit and a suggestion (ask)", told, point, ours, remark=_memory)
+            )
+    return cases
+
+
+def _informed(name: str, size: int, rows: int | None, device: torch.device) -> Run:
+    """A strategy that knows so many random duels; to ask it is what is timed."""
+    generator = torch.Generator().manual_seed(0)
+    problem = StandardisedProblem(get_problem("hartmann6"))
+    table = torch.rand(rows or 2 * size, _COLUMNS, dtype=torch.double, generator=generator)
+    pairs = torch.randperm(len(table), generator=generator)[: 2 * size].view(size, 2)
+    judge = LogisticJudge(problem)
+    known = []
+    for row, (first, second) in enumerate(pairs.tolist()):
+        items = table[[first, second]]
+        answer = judge(Duel(row, items[:, :DIM]), row)
+        items, indices = (items[:, :DIM], None) if rows is None else (items, (first, second))
+        known.append((Duel(row, items, indices), answer))
+    space = SearchSpace(problem.bounds.to(device))
+    if rows is not None:
+        space = SearchSpace(choices=table.to(device))
+    return get_strategy(name, space, seed=0, known=known).ask
 
 
 _MILLION_REPEATS = 3

@@ -734,6 +734,10 @@ def test_what_cannot_be_learnt_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="inducing_points"):
         make(grades(), inducing_points=3).log_evidence()
     assert make(grades(), inducing_points=500).posterior(POINTS).mean.isfinite().all()
+    exact = make(grades()).posterior(POINTS)
+    found = make(grades(), inducing_points=grades().datapoints).posterior(POINTS)
+    torch.testing.assert_close(found.mean, exact.mean, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found.variance, exact.variance, rtol=1e-5, atol=1e-6)
     with pytest.raises(UnsupportedError, match="variance"):
         make(data=duels(), variance=4.0)
     with pytest.raises(UnsupportedError, match="held out"):

@@ -11,11 +11,21 @@ import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
+from botorch_pref.kernels.comparison_bias import UTILITY, marked
 from botorch_pref.models import PreferenceGP
 from botorch_pref.queries import Duel
 from botorch_pref.space import SearchSpace
 from botorch_pref.space.search_space import MOST_EXACT
-from botorch_pref.strategies import DTS, EUBO, MRLPF, PFTS, POPBO, DuelingKG, RandomPairs
+from botorch_pref.strategies import (
+    DTS,
+    EUBO,
+    MRLPF,
+    PFTS,
+    POPBO,
+    CostAwareKG,
+    DuelingKG,
+    RandomPairs,
+)
 from botorch_pref.strategies.base import UtilityStrategy
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
 from botorch_pref.strategies.pop_bo import LaplacePOPBO
@@ -107,6 +117,9 @@ def test_marginals_are_those_of_the_joint_posterior(hyperparameters: str) -> Non
     mean, variance = model.marginals(table)
     torch.testing.assert_close(mean, joint.mean.squeeze(-1))
     torch.testing.assert_close(variance, joint.variance.squeeze(-1))
+    rough = model.marginals(table, rough=True)
+    torch.testing.assert_close(rough[0].double(), mean, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(rough[1].double(), variance, rtol=1e-3, atol=1e-4)
 
 
 def test_the_short_list_has_the_best_rows() -> None:
@@ -162,6 +175,24 @@ def test_pairs_of_very_many_choices_are_not_searched() -> None:
         space.maximize(lambda X: X.sum((-1, -2)), q=2)
 
 
+def test_duels_and_values_of_a_large_table() -> None:
+    """Each is of the table's own row; the short list has the best by the mean of all."""
+    strategy = CostAwareKG(
+        choices=table_of(3000), num_initial_duels=12, num_initial_values=4, seed=0
+    )
+    phases = set()
+    for _ in range(20):
+        query = strategy.ask()
+        phases.add(strategy.records[-1].phase)
+        for row, item in zip(query.row_indices or (), query.rows, strict=True):
+            assert torch.equal(strategy.space.table[row], item)
+        values = utility(query.rows).tolist()
+        strategy.tell(query, values[0] if query.measures else float(values[0] > values[1]))
+    assert phases == {"initial", "gain"}
+    mean, _ = strategy.model().marginals(marked(strategy.space.table, UTILITY))
+    assert strategy.recommend_index() == int(mean.argmax())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [DuelingKG, EUBO, PFTS])
 def test_a_million_rows(kind: type[UtilityStrategy]) -> None:
@@ -170,7 +201,7 @@ def test_a_million_rows(kind: type[UtilityStrategy]) -> None:
     strategy.round = 8
     before = time.process_time()
     strategy.ask()
-    assert time.process_time() - before < 10.0  # twice what is promised, as others may compute
+    assert time.process_time() - before < 7.5  # 5 are promised, but others may compute beside
     status = Path("/proc/self/status")
     if status.exists():
         (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
