@@ -155,6 +155,7 @@ def test_duels_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
     model = strategy.model()
     assert model.inducing_points is not None
     assert len(model.inducing_points) == 6 + module.NUM_INDUCING
+    strategy.history = [*strategy.duels, *strategy.values]
     assert float(value(strategy.recommend())) > -0.2  # of -3 on average
 
 
