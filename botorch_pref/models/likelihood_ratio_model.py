@@ -332,8 +332,9 @@ class LikelihoodRatioModel(Model):
             ComparisonDataError: If ``X`` has another number of columns than the items, or
                 is not finite.
         """
-        options = {"tolerance": tolerance, "enough": self.box or math.inf}
-        bound = self.confidence_set.lower(*self._value(X), **options)
+        g, s = self._value(X)
+        most = self.box or math.inf  # of values, which are clamped to it
+        bound = self.confidence_set.lower(g, s, tolerance=tolerance, enough=most)
         return self._within_box(self._certified(bound).value)
 
     def upper(self, X: Tensor, *, tolerance: float = FINAL) -> Tensor:
@@ -371,9 +372,9 @@ class LikelihoodRatioModel(Model):
         Raises:
             ComparisonDataError: As of :meth:`lower`.
         """
-        most = self.box if x_ref is None else None  # of values, which are clamped to it
-        options = {"tolerance": tolerance, "enough": most or math.inf}
-        bound = self.confidence_set.upper(*self._coefficients(X, x_ref), **options)
+        g, s = self._coefficients(X, x_ref)
+        most = self.box if self.box and x_ref is None else math.inf
+        bound = self.confidence_set.upper(g, s, tolerance=tolerance, enough=most)
         self._certified(bound)
         return bound if x_ref is not None else bound._replace(value=self._within_box(bound.value))
 

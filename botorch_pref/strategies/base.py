@@ -599,7 +599,7 @@ class UtilityStrategy(Strategy):
         self._listed: tuple[tuple[int, int], Tensor] | None = None
         self.known = self._read_known(self.known)
         for query, answer in self.known:
-            self.learner.add(query, answer)
+            self.learner.add(query, cast(Answer, answer))
 
     def _check_known(self, query: Query) -> None:
         if not query.compares:

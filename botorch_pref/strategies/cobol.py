@@ -561,7 +561,7 @@ class COBOL(Strategy):
         query, answer = answered
         if query.measures:
             self.values.add(query, answered.number)
-        elif not query.compares or query.comparisons(answer):
+        elif not query.compares or query.comparisons(cast(Answer, answer)):
             self.labelled.append(answered)
             self._expert = None
 

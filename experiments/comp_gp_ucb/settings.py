@@ -400,7 +400,7 @@ def _interior() -> CostExperiment:
             "The items are uniform in the cube, and the same for every seed. The initial design "
             "costs 10, so that GP-UCB chooses ten values until 20.",
             "A number behind a name is a lengthscale on the unit cube that is not learnt, in both "
-            "models: the paper learns none, and does not say what it has.",
+            "models, as the paper's theorems have a given kernel; its experiments learn one.",
             *_NOTES[1:3],
         ),
     )
