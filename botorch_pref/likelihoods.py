@@ -62,7 +62,9 @@ class ScaledLikelihood(Module):
 
     def __init__(self, scale: float = 1.0) -> None:
         super().__init__()
-        if not isinstance(scale, Real) or not 1e-100 <= scale <= 1e100:
+        given: Any = scale
+        is_number = isinstance(given, Real)
+        if not is_number or not 1e-100 <= given <= 1e100:
             raise InputDataError(
                 f"`scale` must be a positive number, 1e-100 to 1e100, got {scale!r}."
             )

@@ -3,6 +3,14 @@ r"""Seeds that follow from what is drawn, so that no generator state is ever sto
 Every draw takes its seed from ``(seed, stream, step, annotator)``. A study that is
 resumed, or taken one step back, then draws what it drew before, and judges with one seed
 draw the same numbers for every strategy.
+
+What is promised: on one machine, on its CPU, with the same versions of all packages and the same
+number of threads, the same seed and the same answers lead to the same queries, bit for bit. Draws
+do not depend on threads. The last digits of sums may, since torch splits large ones between
+threads, so that a search over a box can end at another item with another number of threads, on
+another machine or on a GPU. A :class:`~botorch_pref.study.Study` therefore
+saves a query before it is shown, and never computes it again; set ``torch.set_num_threads`` where
+whole runs are to be repeated.
 """
 
 from __future__ import annotations
