@@ -150,8 +150,8 @@ def test_entries(entries: dict[str, Any], match: str) -> None:
 @pytest.mark.parametrize(
     ("entries", "match"),
     [
-        ({"round": "x"}, "`round` must be a whole number, at least 0, not 'x'"),
-        ({"round": -4}, "`round` must be a whole number, at least 0, not -4"),
+        ({"round": "x"}, "`round` must be a whole number, 0 to 9,223,372,036,854,775,808, not 'x'"),
+        ({"round": -4}, "`round` must be a whole number, 0 to 9,223,372,036,854,775,808, not -4"),
         ({"num_fitted": "a"}, "`num_fitted` must be"),
         ({"num_fitted": 2}, "`num_fitted` must be a whole number, 0 to 1, not 2"),
         ({"hyperparameters": {"lengthscale": "x"}}, "`hyperparameters` must"),
