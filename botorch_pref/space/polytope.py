@@ -41,8 +41,8 @@ def checked_constraints(
 ) -> tuple[LinearConstraint, ...]:
     """Constraints in BoTorch's form, checked; some dimensions cannot be constrained."""
     checked: list[LinearConstraint] = []
-    given: object = constraints
-    if not isinstance(given, Sequence):
+    listed: object = constraints
+    if not isinstance(listed, Sequence):
         raise SearchSpaceError(f"`{name}` must be a list of constraints, got {given!r}.")
     for row, entry in enumerate(constraints):
         try:

@@ -450,7 +450,7 @@ class COBOL(Strategy):
         start = size * (labels if asks else values)
         seed = derive_seed(self.seed, f"initial {asks}", 0)
         items = self.space.sample(start + size, seed)[start:]
-        rows = [None] * size
+        rows: list[Any] = [None] * size
         if self.space.choices is not None:
             rows = self.space.sample_rows(start + size, seed)[start:].tolist()
             if size == 2 and torch.equal(*items):

@@ -158,8 +158,8 @@ class DuelingKG(UtilityStrategy):
         own = slice(size * (number - 1), size * number)
         if choices is not None:
             rows = self.space.sample_rows(size * most, seed)[own]
-            alike = len(choices[rows].unique(dim=0)) < size
-            return None if alike else self._choices(*rows.tolist())
+            differ = len(choices[rows].unique(dim=0)) == size
+            return self._choices(*rows.tolist()) if differ else None
         items = self.space.sample(size * most, seed)[own]
         alike = self._same(items.unsqueeze(-2), items).triu(diagonal=1)
         return None if bool(alike.any()) else (items, None)
