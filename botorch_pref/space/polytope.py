@@ -43,7 +43,7 @@ def checked_constraints(
     checked: list[LinearConstraint] = []
     listed: object = constraints
     if not isinstance(listed, Sequence):
-        raise SearchSpaceError(f"`{name}` must be a list of constraints, got {given!r}.")
+        raise SearchSpaceError(f"`{name}` must be a list of constraints, got {constraints!r}.")
     for row, entry in enumerate(constraints):
         try:
             indices, coefficients, rhs = entry
