@@ -58,7 +58,7 @@ def with_code(language: str) -> list[Path]:
 def commands(page: Path) -> Iterator[str]:
     """The commands of a page that are not run."""
     for code, _ in blocks(page, "bash", "text"):
-        for line in code.splitlines():
+        for line in code.replace("\\\n", " ").splitlines():
             for command in line.removeprefix("$ ").split(" && "):
                 if re.match(r"(botorch-pref|python|pip|sphinx-build|pytest)\b", command):
                     yield command

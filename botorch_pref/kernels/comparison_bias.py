@@ -70,6 +70,8 @@ class ComparisonBiasKernel(WrapperKernel):
         self.number = check_count("number", number, 1, _MOST_JUDGES)
         self.fixed_bias = None if bias is None else checked_nonnegative("bias", bias)
         if self.fixed_bias is not None:
+            fixed = torch.full((number,), self.fixed_bias, dtype=torch.double)
+            self.register_buffer("_fixed", fixed, persistent=False)
             return
         if not _LEAST < checked_positive("mode", mode) < _MOST:
             raise ComparisonDataError(f"`mode` must be above {_LEAST} and below {_MOST}: {mode!r}.")
@@ -88,7 +90,7 @@ class ComparisonBiasKernel(WrapperKernel):
     def bias(self) -> Tensor:
         """Variances ``b`` of biases relative to the utility's, ``... x A``."""
         if self.fixed_bias is not None:
-            return torch.full((self.number,), self.fixed_bias, dtype=torch.double)
+            return cast(Tensor, self._fixed)
         found: Tensor = self.raw_bias_constraint.transform(self.raw_bias)
         return found
 

@@ -131,7 +131,7 @@ class Content:
             raise StudyError(f"an entry is wrong ({error!r})") from error
 
     def _state(self, changing: dict[str, Any]) -> str:
-        """The strategy's state as JSON; of its parts only these entries are written anew."""
+        """The strategy's state as JSON; of its parts only these entries are written again."""
         history = {"history": _json_list(self.answers)}
         return json_object({**self.lasting, **history, **_texts(changing)})
 

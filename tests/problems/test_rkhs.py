@@ -57,7 +57,7 @@ def test_rkhs_reference_values(name: str, lowest: float, highest: float, best: f
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scale": math.nan}, "`scale` must be a positive number"),
+        ({"scale": math.nan}, "scale must be positive"),
         ({"num_choices": 1}, "num_choices must be at least 2"),
         ({"kernel": "rbf"}, "kernel must be one of matern25, matern15, se, got 'rbf'"),
     ],
