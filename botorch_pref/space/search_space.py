@@ -345,7 +345,8 @@ class SearchSpace:
         """What tells the choices from others."""
         numbers = np.ascontiguousarray(self.table.cpu().numpy(), dtype="<f8")
         rows, columns = numbers.shape
-        return {"rows": rows, "columns": columns, "sha256": hashlib.sha256(numbers.data).hexdigest()}
+        digest = hashlib.sha256(numbers.data).hexdigest()
+        return {"rows": rows, "columns": columns, "sha256": digest}
 
     def _best_choice(
         self, acq_function: AcquisitionFunction, q: int, seed: int, feasible: Feasible | None
