@@ -42,7 +42,7 @@ def rank(args: argparse.Namespace) -> int:
     try:
         with notice("drawing ..."):
             saved = save_figure(plot_ranking(board.table), path)
-        print(f"\nplot: {saved}")
     except OSError as error:
         raise UsageError(f"cannot write to {str(path)!r}: {error.strerror}") from error
+    print(f"\nplot: {saved}")
     return 0
