@@ -87,6 +87,7 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             assert_printed(printed, out.getvalue())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="pipes of a shell")
 @pytest.mark.parametrize("page", with_code("console"), ids=name_of)
 def test_consoles_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
