@@ -80,7 +80,7 @@ _SERVE = """\
 Show a study to people in their browsers: they join by a link or a QR code, and say which is better
 by click, touch or key. Everybody's answers are saved at once. The page of the study's owner, whose
 address is printed, has results, the invitation, and the export of all answers. Ctrl-C ends it;
-`botorch-pref serve STUDY` goes on with it.
+`botorch-pref serve STUDY` continues it.
 """
 
 

@@ -199,7 +199,7 @@ class COBOL(Strategy):
         initial_labels: ``"space_filling"``, labels of such a sample, whatever they are; or
             ``"balanced"``, as in the authors' code: such items are shown until half of the labels
             accept and half reject. What is told beyond the half of its kind is not learnt, and
-            after 50 times as many items, or all choices, the strategy goes on with what there is.
+            after 50 times as many items, or all choices, the strategy continues with what there is.
         known: Values and labels that are known before the first question, as answered queries;
             they count as a part of the initial design. With ``"compare"`` duels take the place of
             labels, and rankings and choices are split into the duels that follow from them.
