@@ -73,8 +73,9 @@ def create_app(
 
     Its state has ``desk``, with the codes ``desk.store.owner`` and ``desk.store.invitation``: the
     page of the study's owner is ``owner/CODE``, people join by ``join/CODE``. The study is in the
-    application's hands while it runs, in one process; see the page on the JSON API. Options other
-    than ``database`` and ``words`` are kept: what is not given is as it was the last time.
+    application's hands while it runs, in one process; see the page on the JSON API. A site in which
+    it is mounted calls ``desk.stop()`` at its end, before the study is closed. Options other than
+    ``database`` and ``words`` are kept: what is not given is as it was the last time.
 
     Args:
         study: A study open for writing, of a strategy that compares.
@@ -160,6 +161,8 @@ class _Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
+
+        scope["app"].state.desk.start()  # where it is mounted, its lifespan is not run
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

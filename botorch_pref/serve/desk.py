@@ -75,9 +75,10 @@ class Desk:
         self._ahead = [query.id for query in strategy.open_queries if query.id not in taken]
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="study", daemon=True)
-        self._thread.start()
+        """Start the thread, unless it was."""
+        if self._thread is None and not self._stop:
+            self._thread = threading.Thread(target=self._run, name="study", daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
         """Tell the study all answers, and end the thread."""

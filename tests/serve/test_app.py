@@ -22,6 +22,9 @@ with warnings.catch_warnings():  # it would rather have a successor of httpx
     warnings.simplefilter("ignore")
     from starlette.testclient import TestClient
 
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
 from botorch_pref.exceptions import StudyError, StudyFileError
 from botorch_pref.serve import create_app
 from botorch_pref.space import SearchSpace
@@ -155,6 +158,27 @@ def test_undo_and_resuming(open_app: Client) -> None:
     assert ask(client, ann)["question"]["query"] == later == number
     answer(client, ann, "2")
     assert {row.person for row in desk(client).store.given()} == {"Ann"}
+
+
+def test_mounted_in_a_site(tmp_path: Path) -> None:
+    with Study.create(tmp_path / "study.json", BOX, RandomPairs) as study:
+        app = create_app(study, language="de")
+        with TestClient(Starlette(routes=[Mount("/taste", app)])) as client:
+            said = {"invitation": app.state.desk.store.invitation, "name": "Ann"}
+            client.post("/taste/api/join", json=said)
+            for _ in range(200):
+                shown = client.get("/taste/api/question").json()
+                if shown["question"]:
+                    break
+                time.sleep(0.1)
+            said = {"query": shown["question"]["query"], "answer": "1"}
+            assert client.post("/taste/api/answer", json=said).json()["answered"] == 1
+            page = client.get("/taste/nowhere", headers={"Accept": "text/html"})
+            assert page.status_code == 404
+            assert 'data-base="/taste/"' in page.text
+        app.state.desk.stop()
+        app.state.desk.store.close()
+        assert [done.query.annotator for done in study.strategy.history] == ["Ann"]
 
 
 def test_names_that_are_in_use_in_the_study(open_app: Client, tmp_path: Path) -> None:
