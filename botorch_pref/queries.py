@@ -337,8 +337,8 @@ class Choice(Query):
 
     def read(self, word: str) -> Answer | None:
         # A person counts from 1.
-        known = word.isascii() and word.isdigit() and 1 <= int(word) <= len(self.items)
-        return float(self.shown[int(word) - 1]) if known else None
+        known = [str(place + 1) for place in range(len(self.items))]
+        return float(self.shown[known.index(word)]) if word in known else None
 
     def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:
         best = self.items[int(cast(float, answer))]
@@ -464,9 +464,10 @@ class Grade(Query):
         return f"a number from 1 to {self.num_grades}"
 
     def read(self, word: str) -> Answer | None:
-        if not (word.isascii() and word.isdigit() and 1 <= int(word) <= self.num_grades):
+        known = [str(grade + 1) for grade in range(self.num_grades)]
+        if word not in known:
             return None
-        first = self.num_grades - int(word)
+        first = self.num_grades - 1 - known.index(word)
         return float(first if self.shown[0] == 0 else self.num_grades - 1 - first)
 
     def comparisons(self, answer: Answer) -> list[tuple[Tensor, float]]:

@@ -174,10 +174,10 @@ def test_json_of_another_form_is_refused() -> None:
     ("query", "words", "answers"),
     [
         (Duel(0, PAIR), "1 2 = 3 y", [1.0, 0.0, 0.5]),
-        (Choice(0, PAIR[[0, 1, 0]]), "1 2 3 4 0 -1 1.0", [0.0, 1.0, 2.0]),
+        (Choice(0, PAIR[[0, 1, 0]]), "1 2 3 4 0 -1 1.0 " + 5000 * "1", [0.0, 1.0, 2.0]),
         (Duel(0, PAIR, order=(1, 0)), "2 1 =", [1.0, 0.0, 0.5]),
         (Choice(0, PAIR[[0, 1, 0]], order=(2, 0, 1)), "2 3 1", [0.0, 1.0, 2.0]),
-        (Grade(0, PAIR, num_grades=3), "3 2 1 0 4 = x", [0.0, 1.0, 2.0]),
+        (Grade(0, PAIR, num_grades=3), "3 2 1 0 4 = x " + 5000 * "1", [0.0, 1.0, 2.0]),
         (Grade(0, PAIR, order=(1, 0), num_grades=4), "1 2 3 4", [0.0, 1.0, 2.0, 3.0]),
         (Ranking(0, PAIR), "12 21 11 1 123 13 ab", [(0, 1), (1, 0)]),
         (Ranking(0, PAIR, order=(1, 0)), "2>1 1,2", [(0, 1), (1, 0)]),

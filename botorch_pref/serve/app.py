@@ -32,6 +32,7 @@ from botorch_pref.study.study import Study
 _HERE = Path(__file__).parent
 _MOST_BYTES = 10_000
 _MOST_NAME = 60
+_MOST_ADDRESS = 1000  # letters of a host or a path
 _RATES = {"person": (120, 10.0), "join": (60, 10.0)}  # requests in seconds, of one client
 _YEAR = 365 * 24 * 3600
 _STATES = ("open", "paused", "ended")
@@ -72,8 +73,9 @@ def create_app(
 
     Its state has ``desk``, with the codes ``desk.store.owner`` and ``desk.store.invitation``: the
     page of the study's owner is ``owner/CODE``, people join by ``join/CODE``. The study is in the
-    application's hands while it runs, in one process; see the page on the JSON API. Options other
-    than ``database`` and ``words`` are kept: what is not given is as it was the last time.
+    application's hands while it runs, in one process; see the page on the JSON API. A site in which
+    it is mounted calls ``desk.stop()`` at its end, before the study is closed. Options other than
+    ``database`` and ``words`` are kept: what is not given is as it was the last time.
 
     Args:
         study: A study open for writing, of a strategy that compares.
@@ -143,14 +145,15 @@ def create_app(
         Route("/api/export.{form}", pages.export, name="export"),
         Mount("/static", StaticFiles(directory=_HERE / "static"), name="static"),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan)
+    handlers: Any = {HTTPException: pages.refused}
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.add_middleware(_Guard)
     app.state.desk = desk
     return app
 
 
 class _Guard:
-    """Headers on all responses; posts are small, JSON, and of no other site."""
+    """Headers on all responses; addresses are short, posts small, JSON, and of no other site."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -158,6 +161,8 @@ class _Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
+
+        scope["app"].state.desk.start()  # where it is mounted, its lifespan is not run
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -171,16 +176,21 @@ class _Guard:
         return await self.app(scope, receive, with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
+        own = request.headers.get("host", "")
+        if len(own) > _MOST_ADDRESS:
+            return JSONResponse({"error": "no such host"}, 400)
+        if len(request.scope["path"]) > _MOST_ADDRESS:
+            return JSONResponse({"error": f"more than {_MOST_ADDRESS} letters"}, 414)
         if request.method in ("GET", "HEAD"):
             return None
         length = request.headers.get("content-length", "")
-        if not length.isdigit() or int(length) > _MOST_BYTES:
+        chunked = "transfer-encoding" in request.headers  # and as long as it likes
+        if chunked or not length.isdigit() or int(length) > _MOST_BYTES:
             return JSONResponse({"error": f"more than {_MOST_BYTES} bytes, or no length"}, 413)
         # Browsers send such a post to another site only if that allows it, which this one does not.
         if request.headers.get("content-type", "").split(";")[0] != "application/json":
             return JSONResponse({"error": "not application/json"}, 415)
         origin = request.headers.get("origin")
-        own = request.headers.get("host", "")
         if origin is not None and origin.partition("://")[2] != own:
             return JSONResponse({"error": "from another site"}, 403)
         return None
@@ -205,7 +215,7 @@ class _Stimuli:
 
     def text(self, query: Query, place: int) -> str:
         """The text of a text file."""
-        return self._path(query, place).read_text(encoding="utf-8")
+        return self._path(query, place).read_text(encoding="utf-8", errors="replace")
 
     def response(self, query: Query, place: int) -> Response:
         """The picture, sound or video."""
@@ -221,7 +231,10 @@ class _Stimuli:
 
     def _path(self, query: Query, place: int) -> Path:
         assert query.row_indices is not None
-        return self.paths[query.row_indices[query.shown[place]]]
+        path = self.paths[query.row_indices[query.shown[place]]]
+        if path.resolve() != path or not path.is_file():  # any more
+            raise HTTPException(404)
+        return path
 
 
 def _checked(desk: Desk, files: Sequence[str] | None, media: str | None) -> list[Path]:
@@ -235,6 +248,11 @@ def _checked(desk: Desk, files: Sequence[str] | None, media: str | None) -> list
             raise StudyError(f"`files` row {row}: {name!r} is no file in {media!r}.")
         if path.suffix.lower() not in _KINDS:
             raise StudyError(f"`files` row {row}: {name!r} is of no kind that can be shown.")
+        if _KINDS[path.suffix.lower()] == "text":
+            try:
+                path.read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                raise StudyError(f"`files` row {row}: {name!r} is no text in UTF-8.") from error
         paths.append(path)
     return paths
 
@@ -257,6 +275,13 @@ class _Pages:
         )
         self._times: dict[tuple[str, str], deque[float]] = {}
 
+    async def refused(self, request: Request, error: HTTPException) -> Response:
+        """What to do instead, as a page or as JSON."""
+        busy = self._words(request)["busy"] if error.status_code == 429 else None
+        if "text/html" in request.headers.get("accept", ""):
+            return self._page(request, "join.html", error.status_code, invitation=None, busy=busy)
+        return JSONResponse({"error": busy or error.detail}, error.status_code)
+
     async def join_page(self, request: Request) -> Response:
         """Who was invited gives a name, or a code they have."""
         self._limit(request, "join")
@@ -272,7 +297,8 @@ class _Pages:
         if own is None:
             if said.get("invitation") != self.store.invitation:
                 return JSONResponse({"error": "no invitation"}, 403)
-            name = " ".join(str(said.get("name") or "").split())
+            name = said.get("name") or ""
+            name = " ".join(name.split()) if isinstance(name, str) else "#"
             if len(name) > _MOST_NAME or not name.isprintable() or name.startswith("#"):
                 return JSONResponse({"error": self._words(request)["bad_name"]}, 400)
             if (own := self.store.join(name)) is None:
@@ -285,8 +311,7 @@ class _Pages:
 
     async def answer_page(self, request: Request) -> Response:
         """The page of a person, with their question."""
-        if (person := self._person(request)) is None:
-            return self._page(request, "join.html", invitation=None, status=403)
+        person = self._known(request)
         code = _code_of(request, "person")
         return self._page(request, "answer.html", code=code, **self._shown(request, person))
 
@@ -299,8 +324,8 @@ class _Pages:
         person, said = self._known(request), await _body(request)
         word, number, seconds = said.get("answer"), said.get("query"), said.get("seconds")
         fits = type(number) is int and (word is None or isinstance(word, str))
-        if not isinstance(seconds, int | float) or not 0 <= seconds < 1e6:
-            seconds = None
+        taken = isinstance(seconds, int | float) and 0 <= seconds < 1e6
+        seconds = float(seconds) if taken else None  # type: ignore[arg-type]  # true is a number
         if not fits or not self.desk.answer(person, number, word, seconds):  # type: ignore[arg-type]
             return JSONResponse({"error": "no answer to a question of yours"}, 400)
         return self._next(request, person)

@@ -19,7 +19,7 @@ from botorch_pref.serve.store import Given, Store
 from botorch_pref.strategies.base import UtilityStrategy
 from botorch_pref.study.study import Study
 
-_AHEAD = "next {}"  # who is asked what is asked ahead
+_AHEAD = "#next {}"  # who is asked what is asked ahead; nobody can have such a name
 _MOST_AHEAD = 16
 _THERE_SECONDS = 60.0
 _TICK = 0.2
@@ -66,6 +66,8 @@ class Desk:
         strategy = self.study.strategy
         for query in (*(done.query for done in strategy.history), *strategy.open_queries):
             self.queries[query.id] = query
+        for query in strategy.open_queries:  # of somebody who would be refused another one
+            strategy.hand(query, self._slot())
         for row in self.store.given():
             if row.query not in self.queries and row.answered is None:
                 self.store.forget(row)
@@ -73,9 +75,10 @@ class Desk:
         self._ahead = [query.id for query in strategy.open_queries if query.id not in taken]
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="study", daemon=True)
-        self._thread.start()
+        """Start the thread, unless it was."""
+        if self._thread is None and not self._stop:
+            self._thread = threading.Thread(target=self._run, name="study", daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
         """Tell the study all answers, and end the thread."""
@@ -224,10 +227,8 @@ class Desk:
             waiting = len(self._ahead)
         if waiting >= min(max(there, told, 1), _MOST_AHEAD) or self.state != "open":
             return False
-        taken = {query.annotator for query in self.study.strategy.open_queries}
-        slot = next(name for i in range(10**9) if (name := _AHEAD.format(i)) not in taken)
         try:
-            query = self.study.ask(slot)
+            query = self.study.ask(self._slot())
         except BotorchError:
             if not hasattr(self.study.strategy, "finished"):
                 raise
@@ -238,6 +239,11 @@ class Desk:
             self.queries[query.id] = query
             self._ahead.append(query.id)
         return True
+
+    def _slot(self) -> str:
+        """Who has no open query."""
+        taken = {query.annotator for query in self.study.strategy.open_queries}
+        return next(name for i in range(10**9) if (name := _AHEAD.format(i)) not in taken)
 
     def _work_out(self) -> bool:
         """Results for the study's owner, after new answers."""
@@ -264,7 +270,14 @@ class Desk:
         }
         self.results = {
             "told": number,
-            "statement": found.statement,
+            "leader": {
+                "item": study.describe(found.item),
+                # Before that they mostly tell of the prior.
+                "sure": beliefs.num_answers >= study.stopping.min_answers,
+                "best": found.probability_best,
+                "wins": found.win_probability,
+                "enough": found.good_enough,
+            },
             "progress": found.progress,
             "settled": found.is_settled,
             "items": items,

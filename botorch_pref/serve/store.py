@@ -120,6 +120,8 @@ class Store:
 
     def person(self, own: str) -> str | None:
         """Whose code it is."""
+        if not own.isascii() or not own.isalnum():  # which no database need understand
+            return None
         rows = self._run("select name from people where code = :code", code=own)
         return rows[0][0] if rows else None
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ pytest.importorskip("segno")
 with warnings.catch_warnings():  # it would rather have a successor of httpx
     warnings.simplefilter("ignore")
     from starlette.testclient import TestClient
+
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from botorch_pref.exceptions import StudyError, StudyFileError
 from botorch_pref.serve import create_app
@@ -126,6 +131,20 @@ def test_an_answer_counts_once(open_app: Client) -> None:
     assert (row.query, row.answer) == (number, "1")
 
 
+def test_the_time_taken_is_a_number(open_app: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = open_app()
+    ann, kept = join(client, "Ann"), list[Any]()
+    number = ask(client, ann)["question"]["query"]
+    monkeypatch.setattr(desk(client).store, "answer", lambda *told: kept.append(told[-1]))
+    for seconds in ("true", "2", "-1", "NaN", "1e999", "1" * 400, "null", '"3"', "[]"):
+        said = f'{{"query": {number}, "answer": "1", "seconds": {seconds}}}'
+        found = client.post(
+            "/api/answer", content=said, headers=ann | {"Content-Type": "application/json"}
+        )
+        assert found.status_code == 200
+    assert [repr(one) for one in kept] == ["1.0", "2.0"] + ["None"] * 7
+
+
 def test_undo_and_resuming(open_app: Client) -> None:
     client = open_app()
     ann = join(client, "Ann")
@@ -139,6 +158,40 @@ def test_undo_and_resuming(open_app: Client) -> None:
     assert ask(client, ann)["question"]["query"] == later == number
     answer(client, ann, "2")
     assert {row.person for row in desk(client).store.given()} == {"Ann"}
+
+
+def test_mounted_in_a_site(tmp_path: Path) -> None:
+    with Study.create(tmp_path / "study.json", BOX, RandomPairs) as study:
+        app = create_app(study, language="de")
+        with TestClient(Starlette(routes=[Mount("/taste", app)])) as client:
+            said = {"invitation": app.state.desk.store.invitation, "name": "Ann"}
+            client.post("/taste/api/join", json=said)
+            for _ in range(200):
+                shown = client.get("/taste/api/question").json()
+                if shown["question"]:
+                    break
+                time.sleep(0.1)
+            said = {"query": shown["question"]["query"], "answer": "1"}
+            assert client.post("/taste/api/answer", json=said).json()["answered"] == 1
+            page = client.get("/taste/nowhere", headers={"Accept": "text/html"})
+            assert page.status_code == 404
+            assert 'data-base="/taste/"' in page.text
+        app.state.desk.stop()
+        app.state.desk.store.close()
+        assert [done.query.annotator for done in study.strategy.history] == ["Ann"]
+
+
+def test_names_that_are_in_use_in_the_study(open_app: Client, tmp_path: Path) -> None:
+    with Study.create(tmp_path / "study.json", BOX, RandomPairs) as study:
+        for name in ("Ann", "Bob"):  # as at a terminal, where they were not answered
+            study.ask(name)
+    client = open_app()
+    people = {name: join(client, name) for name in ("Bob", "Ann", "next 0", "next 1", "next 2")}
+    for who in (*people.values(), *people.values()):
+        answer(client, who)
+    open_app()
+    with Study.load(tmp_path / "study.json", read_only=True) as study:
+        assert dict(study.history["annotator"].value_counts()) == dict.fromkeys(people, 2)
 
 
 def test_questions_of_others_fill_in_where_the_model_is_slow(open_app: Client) -> None:
@@ -237,6 +290,7 @@ def test_what_is_refused(open_app: Client, tmp_path: Path) -> None:
         ("/static/../words.json", {}, 404),
         ("/static/%2e%2e/words.json", {}, 404),
         ("/static/..%2f..%2fdesk.py", {}, 404),
+        (f"/stimulus/{'1' * 5000}/0", ann, 414),
     ):
         assert client.get(path, headers=who).status_code == status, path
     for said, who, status in (
@@ -245,6 +299,7 @@ def test_what_is_refused(open_app: Client, tmp_path: Path) -> None:
         ({"query": own, "answer": 1}, ann, 400),
         ({"query": True, "answer": "1"}, ann, 400),
         ({"query": 10**6, "answer": "1"}, ann, 400),
+        ({"query": own, "answer": "9" * 5000}, ann, 400),
         ([], ann, 400),
         ({"query": own, "answer": "1"}, {}, 403),
     ):
@@ -258,19 +313,27 @@ def test_what_is_refused(open_app: Client, tmp_path: Path) -> None:
         (good, {"Content-Type": "application/x-www-form-urlencoded"}, 415),
         (b" " * 100_000, {}, 413),
         (iter([b" " * 1000] * 20), {}, 413),  # chunks, without a length
+        (good, {"Transfer-Encoding": "chunked"}, 413),  # of which the length says nothing
+        (good, {"Host": "x" * 5000}, 400),
         ("[" * 9000, {}, 400),
         (b"\xff", {}, 400),
     ):
         response = client.post("/api/answer", content=content, headers=json_type | ann | extra)
         assert response.status_code == status, extra
-    for name, status in (("BOB", 409), ("x" * 61, 400), ("a\u202eb", 400), ("#7", 400)):
-        said = {"invitation": invitation, "name": name}
-        assert client.post("/api/join", json=said).status_code == status, name
+    names = ("x" * 61, "a\u202eb", "#7", "\ud800", 7, ["x"])
+    for name, status in (("BOB", 409), *((name, 400) for name in names)):
+        said = json.dumps({"invitation": invitation, "name": name})
+        found = client.post("/api/join", content=said, headers=json_type)
+        assert found.status_code == status, name
+    for code in ("guess", "\ud800", "\0", 7, ["x"]):
+        said = json.dumps({"code": code})
+        assert client.post("/api/join", content=said, headers=json_type).status_code == 403, code
     assert client.post("/api/join", json={"invitation": "guess", "name": "x"}).status_code == 403
-    assert client.post("/api/join", json={"code": "guess"}).status_code == 403
     assert not [row for row in desk(client).store.given() if row.answered]
     codes = {client.get("/owner/guess").status_code for _ in range(80)}
     assert codes == {404, 429}
+    assert client.post("/api/join", json={}).json() == {"error": words("en")["busy"]}
+    assert {client.get("/", headers=bob).status_code for _ in range(150)} == {200, 429}
 
 
 def test_files_outside_of_the_folder(open_app: Client, tmp_path: Path) -> None:
@@ -285,6 +348,30 @@ def test_files_outside_of_the_folder(open_app: Client, tmp_path: Path) -> None:
             pytest.raises(StudyError, match=r"row 0: .* is no file in"),
         ):
             create_app(study, media=folder, files=[name] * 6)
+
+
+def test_files_that_change(open_app: Client, tmp_path: Path) -> None:
+    (folder := tmp_path / "media").mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    for row in range(6):
+        (folder / f"{row}.txt").write_text("Cup")
+    options = {"media": folder, "files": [f"{row}.txt" for row in range(6)]}
+    client = open_app(TABLE, **options)
+    ann = join(client, "Ann")
+    ask(client, ann)
+    for row in range(6):
+        (folder / f"{row}.txt").unlink()
+    assert client.get("/api/question", headers=ann).status_code == 404
+    for row in range(6):
+        (folder / f"{row}.txt").symlink_to(tmp_path / "secret.txt")
+    found = client.get("/api/question", headers=ann)
+    assert (found.status_code, "secret" in found.text) == (404, False)
+    (folder / "3.txt").unlink()
+    for row in range(6):
+        (folder / f"{row}.txt").unlink(missing_ok=True)
+        (folder / f"{row}.txt").write_bytes("Käse".encode("latin-1" if row == 3 else "utf-8"))
+    with pytest.raises(StudyError, match=r"`files` row 3: '3.txt' is no text in UTF-8"):
+        open_app()
 
 
 def test_a_study_that_cannot_be_shown(tmp_path: Path) -> None:
@@ -303,11 +390,76 @@ def test_a_study_that_cannot_be_shown(tmp_path: Path) -> None:
         (tmp_path / "b.json").unlink()
 
 
-def test_words_are_translated() -> None:
+def words(language: str) -> dict[str, str]:
     import botorch_pref.serve.app as app
 
-    words = json.loads((Path(app.__file__).parent / "words.json").read_text(encoding="utf-8"))
-    assert words["en"].keys() == words["de"].keys()
+    path = Path(app.__file__).parent / "words.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))[language])
+
+
+def test_words_are_translated() -> None:
+    english, german = words("en"), words("de")
+    assert english.keys() == german.keys()
+    same = {name for name, word in english.items() if german[name] == word}
+    assert same == {"dir", "code", "export", "pause", "person"}
+    for name, word in english.items():
+        assert word.count("{}") == german[name].count("{}"), name
+
+
+class _Texts(HTMLParser):
+    """All that a page says, and what it has for those who do not see it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = ("alt", "aria-label", "title", "placeholder", "data-lost")
+        self.found += [value for name, value in attrs if value and name in said]
+
+    def handle_data(self, data: str) -> None:
+        self.found.append(data)
+
+
+@pytest.mark.parametrize("question", [None, "best of 3", "worst of 3", "rank 3", "grade 5"])
+def test_every_word_is_in_the_file(open_app: Client, question: str | None) -> None:
+    # In a language of numbers alone: what has letters is of the study, or has no translation.
+    names = [name for name in words("en") if name != "dir"]
+    tongue = {name: f"{{}} {place}" for place, name in enumerate(names)}
+    strategy: Any = EUBO if question else RandomPairs
+    number = 1 if question else 15
+    client = open_app(
+        strategy=strategy, question=question, words={"xx": tongue}, language="xx", per_person=number
+    )
+    store, ann = desk(client).store, join(client, "77")
+    code = ann["Authorization"].split()[1]
+
+    def check(path: str, who: dict[str, str], status: int = 200) -> None:
+        response = client.get(path, headers=who | {"Accept": "text/html"})
+        assert response.status_code == status
+        own = rf"{code}|http://testserver/\S*|\bx[12]\b|\b[ABC]\b|\b[SU0P]\b|QR|CSV|JSON"
+        for text in _Texts(response.text).found:
+            assert not re.search(r"[^\W\d_]", re.sub(own, "", text)), text
+
+    check(f"/join/{store.invitation}", {})
+    check("/", {}, 403)
+    check("/nowhere", {}, 404)
+    check("/owner", ann, 403)
+    check("/owner", owner(client))
+    ask(client, ann)
+    check("/", ann)
+    for _ in range(number):
+        answer(client, ann, "1 2 3" if question == "rank 3" else "1")
+    check("/", ann)
+    desk(client).stop()
+    desk(client)._work_out()
+    assert desk(client).results["leader"]["sure"] == (number > 1)
+    check("/owner", owner(client))
+    for state in ("paused", "ended"):
+        desk(client).set_state(state)
+        check("/", ann)
+        check("/owner", owner(client))
 
 
 def test_languages(open_app: Client) -> None:

@@ -177,6 +177,26 @@ def test_keys_alone(browser: Any, open_site: Callable[..., Site]) -> None:
     assert all(0.3 < (row.seconds or 0.0) < 60 for row in site.answers)
 
 
+def test_keys_can_be_turned_off(browser: Any, open_site: Callable[..., Site]) -> None:
+    site = open_site()
+    join(browser, site, "Ann")
+    first = shown(browser)
+    assert len(browser.find_elements("css selector", "[aria-keyshortcuts]")) == 5
+    click(browser, "#keys")
+    for _ in range(2):
+        assert not browser.find_elements("css selector", "[aria-keyshortcuts]")
+        browser.execute_script("document.activeElement.blur()")
+        press(browser, "1", "a", "s", "0")
+        browser.refresh()  # which it outlives
+        assert shown(browser) == first
+    assert not site.answers
+    click(browser, "#keys")
+    browser.execute_script("document.activeElement.blur()")
+    press(browser, "2")
+    shown(browser, first)
+    assert [row.answer for row in site.answers] == ["2"]
+
+
 def test_clicks_a_reload_and_a_code(browser: Any, open_site: Callable[..., Site]) -> None:
     site = open_site(per_person=3)
     join(browser, site, "Ann")

@@ -53,6 +53,7 @@ function begin() {
   const volume = document.getElementById("volume");
   if (volume) volume.value = localStorage.volume || 50;
   loud();
+  shortcuts();
   const state = box.querySelector("[data-state]")?.dataset.state;
   if (state === "waiting" || state === "paused")
     setTimeout(() => show("api/question"), state === "waiting" ? 150 : 3000);
@@ -98,6 +99,16 @@ function loud() {
   });
 }
 
+// Who dictates, or rests a hand on the keys, can turn them off.
+function shortcuts() {
+  const keys = document.getElementById("keys");
+  keys.checked = localStorage.keys !== "off";
+  box.querySelectorAll("[data-keys]").forEach((button) => {
+    if (keys.checked) button.setAttribute("aria-keyshortcuts", button.dataset.keys);
+    else button.removeAttribute("aria-keyshortcuts");
+  });
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (event.target.matches(".item img")) event.target.closest(".item").querySelector(".choose")?.click();
@@ -114,9 +125,13 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("input", (event) => {
-  if (event.target.id !== "volume") return;
-  localStorage.volume = event.target.value;
-  loud();
+  if (event.target.id === "volume") {
+    localStorage.volume = event.target.value;
+    loud();
+  } else if (event.target.id === "keys") {
+    localStorage.keys = event.target.checked ? "on" : "off";
+    shortcuts();
+  }
 });
 
 // Sounds that did not start together are brought together while they are not heard.
@@ -149,7 +164,7 @@ document.addEventListener("submit", async (event) => {
   if (form.dataset.invitation) said.invitation = form.dataset.invitation;
   const response = await send("api/join", said, "application/json").catch(() => null);
   if (response?.ok) location.href = base + location.search;
-  else notice.textContent = response ? (await response.json()).error : document.body.dataset.lost;
+  else notice.textContent = (await response?.json().catch(() => null))?.error || document.body.dataset.lost;
 });
 
 async function refresh() {
