@@ -3,8 +3,9 @@ r"""What a model learns of answers beside the utility: of annotators, and bounds
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import singledispatch
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pandas as pd
 import torch
@@ -15,7 +16,8 @@ from torch.linalg import solve_triangular
 from torch.nn import Parameter
 from torch.nn.functional import pad
 
-from botorch_pref.data.blocks import BlockData, BlockLikelihood
+from botorch_pref.data.blocks import Block, BlockData
+from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.ordered import Grades, Ratings
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import (
@@ -167,9 +169,18 @@ class People(NamedTuple):
         index = self._index(annotator)
         return AnnotatedLikelihood(link, *(_taken(value, index) for value in self))
 
-    def of_any(self, likelihood: BlockLikelihood, annotator: Tensor) -> ReliableLikelihood:
-        """Any likelihood of the answers of ``... x m`` annotators, by their reliability."""
-        return ReliableLikelihood(likelihood, _taken(self.reliability, self._index(annotator)))
+    def told(self, part: BlockData, block: Block) -> Block:
+        """A block of some data, as its annotators answer, where there are any.
+
+        Ratings have bounds of each annotator instead; of all but duels reliability counts alone.
+        """
+        if part.annotator is None or isinstance(part, Ratings):
+            return block
+        if isinstance(part, Comparisons):
+            link = cast(BernoulliLikelihood, block.likelihood)
+            return replace(block, likelihood=self.of_duels(link, part.annotator))
+        reliability = _taken(self.reliability, self._index(part.annotator))
+        return replace(block, likelihood=ReliableLikelihood(block.likelihood, reliability))
 
     def of_each(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
         """That of ``...``-dim annotators, of which the last dimensions are the model's batch."""

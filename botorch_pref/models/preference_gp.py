@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self, cast
 
@@ -563,9 +564,9 @@ class PreferenceGP(LaplaceGP):
         """Those of given values of the annotators."""
         blocks, first = [], 0
         for name, part in self._parts().items():
-            learnt = dict(self.learnt).get(name)
-            told = {} if people is None or part.annotator is None else {"people": people}
-            blocks += part.blocks(self.likelihood, first, learnt, **told)
+            for block in part.blocks(self.likelihood, dict(self.learnt).get(name)):
+                told = block if people is None else people.told(part, block)
+                blocks.append(replace(told, items=told.items + first))
             first += part.num_items
         return blocks
 
