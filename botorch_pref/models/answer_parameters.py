@@ -20,6 +20,7 @@ from botorch_pref.data.blocks import Block, BlockData
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.ordered import Grades, Ratings
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels.items import Read, Write
 from botorch_pref.likelihoods import (
     AnnotatedLikelihood,
     BernoulliLikelihood,
@@ -77,7 +78,7 @@ class AnnotatorEffects(Module):
     def _add(self, name: str, value: Tensor, mean: float, deviation: float) -> None:
         self.register_parameter(name, Parameter(value))
         prior = NormalPrior(mean, deviation)
-        self.register_prior(f"{name}_prior", prior, _Read(name), _Write(name))
+        self.register_prior(f"{name}_prior", prior, Read(name), Write(name))
 
     def values(self) -> People:
         """Those of the annotators, then of a typical one, and last of one without an offset."""
@@ -226,7 +227,7 @@ class CutPoints(Module):
 
     def _add(self, name: str, prior: tuple[float, float], *shape: int) -> None:
         self.register_parameter(name, Parameter(torch.full(shape, prior[0], dtype=torch.double)))
-        self.register_prior(f"{name}_prior", NormalPrior(*prior), _Read(name), _Write(name))
+        self.register_prior(f"{name}_prior", NormalPrior(*prior), Read(name), Write(name))
 
     def values(self) -> Tensor:
         """The ``batch_shape x (A + 1) x (L - 1)``-dim bounds; those of a typical person last."""
@@ -297,26 +298,6 @@ def _number(annotator: Tensor) -> int:
             "annotators from 0 on."
         )
     return number
-
-
-class _Read:
-    """Reads a parameter: what GPyTorch needs of a prior, and pickles, as a lambda does not."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, module: Module) -> Tensor:
-        value: Tensor = getattr(module, self.name)
-        return value
-
-
-class _Write(_Read):
-    """Sets a parameter, for draws from the prior."""
-
-    def __call__(self, module: Module, value: Tensor) -> None:  # type: ignore[override]
-        parameter: Tensor = getattr(module, self.name)
-        with torch.no_grad():
-            parameter.copy_(torch.as_tensor(value).to(parameter).expand_as(parameter))
 
 
 def _taken(values: Tensor, index: Tensor) -> Tensor:

@@ -53,7 +53,13 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.inducing import InducingSystem, ItemKernel
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System
-from botorch_pref.kernels.items import default_covar_module, dense_covariance, dueling_variance
+from botorch_pref.kernels.items import (
+    Read,
+    Write,
+    default_covar_module,
+    dense_covariance,
+    dueling_variance,
+)
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.answer_parameters import (
     PEOPLE,
@@ -274,7 +280,7 @@ class PreferenceGP(LaplaceGP):
     def _learn_link_scale(self, batch_shape: Size) -> None:
         own, prior = cast(Any, self), LogNormalPrior(0.0, 1.0)  # GPyTorch's methods have no types
         own.register_parameter("raw_link_scale", Parameter(torch.zeros(*batch_shape, 1)))
-        own.register_prior("link_scale_prior", prior, _read_link_scale, _write_link_scale)
+        own.register_prior("link_scale_prior", prior, Read("link_scale"), Write("link_scale"))
         constraint = LogTransformedInterval(1e-3, 1e3, initial_value=1.0)
         own.register_constraint("raw_link_scale", constraint)
 
@@ -828,11 +834,3 @@ def _check_alike(name: str, old: Tensor | None, new: Tensor | None) -> None:
             raise RuntimeError(
                 f"Cannot modify {attribute} of `{name}` (expected {expected}, found {found})."
             )
-
-
-def _read_link_scale(model: PreferenceGP) -> Tensor:
-    return model.link_scale
-
-
-def _write_link_scale(model: PreferenceGP, value: float | Tensor) -> None:
-    model.link_scale = value
