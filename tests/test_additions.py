@@ -90,13 +90,11 @@ class Rankings(BlockData):
     def __post_init__(self) -> None:
         self._broadcast()
 
-    def blocks(
-        self, likelihood: BernoulliLikelihood, first: int = 0, learnt: Any = None
-    ) -> list[Block]:
+    def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         design = tuple(map(tuple, torch.eye(self.items.shape[-1]).tolist()))
         weight = self.datapoints.new_ones(self.items.shape[:-1])
         ranking = PlackettLuce(likelihood.scale)
-        return [Block(self.items + first, design, torch.zeros_like(weight), weight, ranking)]
+        return [Block(self.items, design, torch.zeros_like(weight), weight, ranking)]
 
 
 @pytest.fixture

@@ -11,17 +11,9 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.utils import (
-    ConfidenceSetModel,
-    checked_item,
-    difference_moments,
-    marginal_moments,
-)
+from botorch_pref.acquisition.utils import ConfidenceSetModel, checked_item, checked_set
 from botorch_pref.data.checks import checked_positive
-from botorch_pref.exceptions import UnsupportedError
-from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihood_ratio.confidence_set import FINAL
-from botorch_pref.likelihoods import link_of
 
 
 class OptimisticAcceptance(ItemAcquisitionFunction):
@@ -43,9 +35,7 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
         r"""Set the model and the reference.
 
         Args:
-            label_model: A :class:`~botorch_pref.models.LikelihoodRatioModel`, or one with a
-                Gaussian latent and a link: :class:`~botorch_pref.models.BernoulliGP`,
-                :class:`~botorch_pref.models.PreferenceGP` or BoTorch's ``PairwiseGP``.
+            label_model: A :class:`~botorch_pref.models.LikelihoodRatioModel`.
             x_ref: ``d``-dim item that the latent is compared with, as compared pairs determine it
                 up to a constant only; None for the latent itself.
             tolerance: The gap to which bounds are solved, in logits; with infinity none is
@@ -53,16 +43,9 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
 
         Raises:
             ComparisonDataError: If an option is out of range.
-            UnsupportedError: If the model has no link.
+            UnsupportedError: If it is another model.
         """
-        super().__init__(model=label_model)
-        try:
-            link_of(label_model)
-        except UnsupportedError as error:
-            raise UnsupportedError(
-                "`label_model` must be a model of answers, such as LikelihoodRatioModel, "
-                f"BernoulliGP or PreferenceGP, not {type(label_model)}."
-            ) from error
+        super().__init__(model=checked_set("label_model", label_model))
         rough = tolerance == math.inf
         self.tolerance = tolerance if rough else checked_positive("tolerance", tolerance)
         known = None if x_ref is None else checked_item(label_model, "x_ref", x_ref)
@@ -74,7 +57,7 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
         return self.upper(X.squeeze(-2))
 
     def upper(self, X: Tensor) -> Tensor:
-        r"""The optimistic end: the largest latent of the set, or mean plus deviation.
+        r"""The optimistic end: the largest latent of the set.
 
         Args:
             X: ``... x d``-dim items.
@@ -83,32 +66,18 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
             ``...``-dim latents in logits (divided by the link's scale); once differentiable, with
             the maximising function held fixed (the envelope theorem).
         """
-        model = self.model
-        if not isinstance(model, ConfidenceSetModel):
-            mean, variance = self._moments(X)
-            return mean + safe_deviation(variance)
+        model = cast(ConfidenceSetModel, self.model)
         X = X.to(model.items.dtype)
         if self.tolerance == math.inf:
             return model.rough_upper(X, self.x_ref)
         return cast(Tensor, model.bound(X, self.x_ref, tolerance=self.tolerance).value)
 
     def estimate(self, X: Tensor) -> Tensor:
-        r"""The most likely latent, or the posterior mean; arguments as of :meth:`upper`."""
-        model = self.model
-        if not isinstance(model, ConfidenceSetModel):
-            return self._moments(X)[0]
+        r"""The most likely latent; arguments as of :meth:`upper`."""
+        model = cast(ConfidenceSetModel, self.model)
         X = X.to(model.items.dtype)
         if self.x_ref is None:
             return model.mle(X)
-        first, second = model.mle(self._pairs(X)).unbind(dim=-1)
+        pairs = torch.stack([X, self.x_ref.to(X).expand_as(X)], dim=-2)
+        first, second = model.mle(pairs).unbind(dim=-1)
         return first - second
-
-    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        if self.x_ref is not None:
-            return difference_moments(self.model, self._pairs(X))
-        mean, variance = marginal_moments(self.model, X.unsqueeze(-2))
-        return mean.squeeze(-1), variance.squeeze(-1)
-
-    def _pairs(self, X: Tensor) -> Tensor:
-        reference = cast(Tensor, self.x_ref).to(X)
-        return torch.stack([X, reference.expand_as(X)], dim=-2)

@@ -113,21 +113,13 @@ class BlockData(ABC):
     annotator: Tensor | None = None
 
     @abstractmethod
-    def blocks(
-        self,
-        likelihood: BernoulliLikelihood,
-        first: int = 0,
-        learnt: Any = None,
-        people: Any = None,
-    ) -> list[Block]:
+    def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """The answers as inference sees them.
 
         Args:
             likelihood: The link of the model, whose scale other likelihoods share.
-            first: The number of the first datapoint among the items of inference.
             learnt: What a model learns of these answers beside the utility; see
                 ``botorch_pref.models.answer_parameters``.
-            people: What it learns of the annotators of all answers, likewise.
         """
 
     @property
@@ -161,23 +153,14 @@ class BlockData(ABC):
         for name, value in self.expand(batch)._tensors().items():
             object.__setattr__(self, name, value)
 
-    def _item_block(self, answer: Tensor, likelihood: BlockLikelihood, first: int) -> Block:
+    def _item_block(self, answer: Tensor, likelihood: BlockLikelihood) -> Block:
         """One observation of the utility of each datapoint."""
-        rows = torch.arange(first, first + self.num_items, device=answer.device)
+        rows = torch.arange(self.num_items, device=answer.device)
         items = rows.expand(answer.shape).unsqueeze(-1)
         return Block(items, ITEM, answer, torch.ones_like(answer), likelihood)
 
     def _tensors(self) -> dict[str, Tensor]:
         return {n: value for n in self._dims if (value := getattr(self, n)) is not None}
-
-
-def by_annotators(blocks: list[Block], annotator: Tensor | None, people: Any) -> list[Block]:
-    """Blocks of a row an answer, of annotators of whom a model learns the reliability, if any."""
-    if people is None or annotator is None:
-        return blocks
-    return [
-        replace(block, likelihood=people.of_any(block.likelihood, annotator)) for block in blocks
-    ]
 
 
 def match_items(stored: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import Block, BlockData, by_annotators
+from botorch_pref.data.blocks import Block, BlockData
 from botorch_pref.data.checks import Check, as_indices, check_items, finite, in_range, refuse
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, SoftmaxLikelihood
@@ -60,17 +60,10 @@ class Choices(BlockData):
         vars(self).update(items=items, favourite=favourite, annotator=self._annotators(m))
         self._broadcast()
 
-    def blocks(
-        self,
-        likelihood: BernoulliLikelihood,
-        first: int = 0,
-        learnt: Any = None,
-        people: Any = None,
-    ) -> list[Block]:
+    def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """One observation a question, of the utilities of its items; see the base class."""
         favourite = self.favourite.to(self.datapoints)
-        found = [chosen_block(self.items + first, favourite, likelihood.scale)]
-        return by_annotators(found, self.annotator, people)
+        return [chosen_block(self.items, favourite, likelihood.scale)]
 
 
 def chosen_block(

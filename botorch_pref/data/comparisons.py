@@ -13,14 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import (
-    DUEL,
-    Block,
-    BlockData,
-    BlockLikelihood,
-    match_items,
-    merge_rows,
-)
+from botorch_pref.data.blocks import DUEL, Block, BlockData, match_items, merge_rows
 from botorch_pref.data.checks import (
     ITSELF,
     UNKNOWN_ANNOTATOR,
@@ -253,19 +246,10 @@ class Comparisons(BlockData):
         """The same without annotators."""
         return self.unchecked(self.datapoints, self.pairs, self.wins, self.count)
 
-    def blocks(
-        self,
-        likelihood: BernoulliLikelihood,
-        first: int = 0,
-        learnt: Any = None,
-        people: Any = None,
-    ) -> list[Block]:
+    def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """One observation a row, of the difference of its two items; see the base class."""
         answer = torch.where(self.count > 0, self.wins / self.count.clamp_min(1.0), 0.5)
-        given: BlockLikelihood = likelihood
-        if people is not None and self.annotator is not None:
-            given = people.of_duels(likelihood, self.annotator)
-        return [Block(self.pairs + first, DUEL, answer, self.count, given)]
+        return [Block(self.pairs, DUEL, answer, self.count, likelihood)]
 
     @property
     def comparisons(self) -> Tensor:

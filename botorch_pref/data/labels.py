@@ -40,12 +40,6 @@ class Labels(BlockData):
         reason = "a label is 1 (accept), 0 (reject) or 0.5 (undecided)"
         refuse(finite(items, self.datapoints), Check(labels, values, ~known, reason))
 
-    def blocks(
-        self,
-        likelihood: BernoulliLikelihood,
-        first: int = 0,
-        learnt: Any = None,
-        people: Any = None,
-    ) -> list[Block]:
+    def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """One observation a label, of the utility of its item; see the base class."""
-        return [self._item_block(self.labels.squeeze(-1), likelihood, first)]
+        return [self._item_block(self.labels.squeeze(-1), likelihood)]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import DUEL, ITEM, Block, BlockData, by_annotators
+from botorch_pref.data.blocks import DUEL, ITEM, Block, BlockData
 from botorch_pref.data.checks import (
     Check,
     as_indices,
@@ -91,17 +91,9 @@ class Grades(BlockData):
             raise UnsupportedError("Only rows of one answer each tell which of them were ties.")
         return cls(data.datapoints, data.pairs, (2.0 * data.wins).long(), 3)
 
-    def blocks(
-        self,
-        likelihood: BernoulliLikelihood,
-        first: int = 0,
-        learnt: Any = None,
-        people: Any = None,
-    ) -> list[Block]:
+    def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """One observation a row, of the difference of its two items; see the base class."""
-        between = learnt.likelihood(likelihood, self.grade)
-        found = [_block(self.pairs + first, DUEL, between)]
-        return by_annotators(found, self.annotator, people)
+        return [_block(self.pairs, DUEL, learnt.likelihood(likelihood, self.grade))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,16 +141,10 @@ class Ratings(BlockData):
         vars(self).update(items=items, rating=rating, annotator=who)
         self._broadcast()
 
-    def blocks(
-        self,
-        likelihood: BernoulliLikelihood,
-        first: int = 0,
-        learnt: Any = None,
-        people: Any = None,
-    ) -> list[Block]:
+    def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """One observation a row, of the utility of its item; see the base class."""
         between = learnt.likelihood(likelihood, self.rating, self.annotator)
-        return [_block(self.items.unsqueeze(-1) + first, ITEM, between)]
+        return [_block(self.items.unsqueeze(-1), ITEM, between)]
 
 
 def _block(items: Tensor, design: tuple[float, ...], likelihood: IntervalLikelihood) -> Block:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from botorch_pref.data.blocks import Block, BlockData, by_annotators
+from botorch_pref.data.blocks import Block, BlockData
 from botorch_pref.data.checks import (
     Check,
     as_indices,
@@ -96,15 +96,9 @@ class Rankings(BlockData):
         vars(self).update(items=items, num_best=best, num_worst=worst, annotator=who)
         self._broadcast()
 
-    def blocks(
-        self,
-        likelihood: BernoulliLikelihood,
-        first: int = 0,
-        learnt: Any = None,
-        people: Any = None,
-    ) -> list[Block]:
+    def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """A block of choices for each place, of the utilities of the items that are left."""
-        items, found = self.items + first, []
+        items, found = self.items, []
         k, best = items.shape[-1], self.num_best or 0
         place = self.datapoints.new_zeros(items.shape[:-1])
         start = place.long()  # of the items that are tied with the one at a place
@@ -118,4 +112,4 @@ class Rankings(BlockData):
         for i in range(k, max(k - self.num_worst, best + 1), -1):
             left = items[..., best:i]
             found.append(chosen_block(left, place + (i - best - 1), likelihood.scale, -1.0))
-        return by_annotators(found, self.annotator, people)
+        return found

@@ -68,17 +68,11 @@ class Values(BlockData):
         X, Y, Yvar = (*values, None)[:3]
         return cls(X, Y, Yvar, ("values[0]", "values[1]", "values[2]"))
 
-    def blocks(
-        self,
-        likelihood: BernoulliLikelihood,
-        first: int = 0,
-        learnt: Any = None,
-        people: Any = None,
-    ) -> list[Block]:
+    def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         r"""One observation a measurement, of its residual in units of its standard deviation.
 
         The prior of the items is to be in these units, ``(f - y) / sd`` for a utility ``f``. The
-        link is not used; for the other arguments see the base class.
+        link is not used.
         """
         zero = torch.zeros_like(self.targets.squeeze(-1))
-        return [self._item_block(zero, StandardNormal(), first)]
+        return [self._item_block(zero, StandardNormal())]

@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 from botorch_pref.data.checks import check_count, checked_nonnegative, checked_positive
 from botorch_pref.exceptions import ComparisonDataError
-from botorch_pref.kernels.items import WrapperKernel
+from botorch_pref.kernels.items import Read, WrapperKernel, Write
 
 DEFAULT_BIAS = 0.01
 _PRIOR_DEVIATION = 1.0
@@ -79,8 +79,8 @@ class ComparisonBiasKernel(WrapperKernel):
         self.register_prior(
             "bias_prior",
             LogNormalPrior(math.log(mode) + _PRIOR_DEVIATION**2, _PRIOR_DEVIATION),
-            _read_bias,
-            _write_bias,
+            Read("bias"),
+            Write("bias"),
         )
         constraint = LogTransformedInterval(_LEAST, _MOST, initial_value=mode)
         self.register_constraint("raw_bias", constraint)
@@ -152,11 +152,3 @@ def marked(items: Tensor, marker: float) -> Tensor:
 def as_utility(items: Tensor) -> Tensor:
     """``... x (d + 1)``-dim items as their utility counts."""
     return marked(items[..., :-1], UTILITY)
-
-
-def _read_bias(kernel: ComparisonBiasKernel) -> Tensor:
-    return kernel.bias
-
-
-def _write_bias(kernel: ComparisonBiasKernel, value: float | Tensor) -> None:
-    kernel.bias = value

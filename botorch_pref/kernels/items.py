@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 import torch
 from botorch.utils.constraints import LogTransformedInterval
-from gpytorch import settings
+from gpytorch import Module, settings
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from linear_operator import to_dense
@@ -33,6 +33,24 @@ class PriorAround(LogNormalPrior):
         super()._apply(fn, recurse)
         self.base_dist.loc, self.base_dist.scale = self._buffered_loc, self._buffered_scale
         return self
+
+
+class Read:
+    """Reads what a prior is of: as GPyTorch needs it, and pickles, which a lambda does not."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, module: Module) -> Tensor:
+        value: Tensor = getattr(module, self.name)
+        return value
+
+
+class Write(Read):
+    """Sets it, as a sampler does."""
+
+    def __call__(self, module: Module, value: Tensor) -> None:  # type: ignore[override]
+        module.initialize(**{self.name: value})
 
 
 def default_covar_module(

@@ -14,7 +14,7 @@ from scipy.special import logit
 from torch import Tensor
 from torch.nn import Parameter
 
-from botorch_pref.kernels.items import WrapperKernel
+from botorch_pref.kernels.items import Read, WrapperKernel, Write
 
 # The logit of the nugget has a normal prior around that of this mode.
 DEFAULT_NUGGET, NUGGET_WIDTH = 0.3, 1.0
@@ -45,8 +45,8 @@ class NuggetKernel(WrapperKernel):
         self.register_prior(
             "nugget_prior",
             NormalPrior(float(logit(DEFAULT_NUGGET)), NUGGET_WIDTH),
-            _read_logit,
-            _write_logit,
+            Read("raw_nugget"),
+            Write("raw_nugget"),
         )
         self.nugget = DEFAULT_NUGGET
 
@@ -91,11 +91,3 @@ def same_rows(x1: Tensor, x2: Tensor) -> Tensor:
     """Which of ``... x n x d`` and ``... x m x d`` rows are equal, ``... x n x m``."""
     columns = zip(x1.unsqueeze(-2).unbind(-1), x2.unsqueeze(-3).unbind(-1), strict=True)
     return reduce(torch.logical_and, (one == other for one, other in columns))
-
-
-def _read_logit(kernel: NuggetKernel) -> Tensor:
-    return kernel.raw_nugget
-
-
-def _write_logit(kernel: NuggetKernel, value: Tensor) -> None:
-    kernel.initialize(raw_nugget=value)

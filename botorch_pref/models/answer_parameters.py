@@ -3,8 +3,9 @@ r"""What a model learns of answers beside the utility: of annotators, and bounds
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import singledispatch
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pandas as pd
 import torch
@@ -15,9 +16,11 @@ from torch.linalg import solve_triangular
 from torch.nn import Parameter
 from torch.nn.functional import pad
 
-from botorch_pref.data.blocks import BlockData, BlockLikelihood
+from botorch_pref.data.blocks import Block, BlockData
+from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.ordered import Grades, Ratings
 from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.kernels.items import Read, Write
 from botorch_pref.likelihoods import (
     AnnotatedLikelihood,
     BernoulliLikelihood,
@@ -75,7 +78,7 @@ class AnnotatorEffects(Module):
     def _add(self, name: str, value: Tensor, mean: float, deviation: float) -> None:
         self.register_parameter(name, Parameter(value))
         prior = NormalPrior(mean, deviation)
-        self.register_prior(f"{name}_prior", prior, _Read(name), _Write(name))
+        self.register_prior(f"{name}_prior", prior, Read(name), Write(name))
 
     def values(self) -> People:
         """Those of the annotators, then of a typical one, and last of one without an offset."""
@@ -167,9 +170,18 @@ class People(NamedTuple):
         index = self._index(annotator)
         return AnnotatedLikelihood(link, *(_taken(value, index) for value in self))
 
-    def of_any(self, likelihood: BlockLikelihood, annotator: Tensor) -> ReliableLikelihood:
-        """Any likelihood of the answers of ``... x m`` annotators, by their reliability."""
-        return ReliableLikelihood(likelihood, _taken(self.reliability, self._index(annotator)))
+    def told(self, part: BlockData, block: Block) -> Block:
+        """A block of some data, as its annotators answer, where there are any.
+
+        Ratings have bounds of each annotator instead; of all but duels reliability counts alone.
+        """
+        if part.annotator is None or isinstance(part, Ratings):
+            return block
+        if isinstance(part, Comparisons):
+            link = cast(BernoulliLikelihood, block.likelihood)
+            return replace(block, likelihood=self.of_duels(link, part.annotator))
+        reliability = _taken(self.reliability, self._index(part.annotator))
+        return replace(block, likelihood=ReliableLikelihood(block.likelihood, reliability))
 
     def of_each(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
         """That of ``...``-dim annotators, of which the last dimensions are the model's batch."""
@@ -215,7 +227,7 @@ class CutPoints(Module):
 
     def _add(self, name: str, prior: tuple[float, float], *shape: int) -> None:
         self.register_parameter(name, Parameter(torch.full(shape, prior[0], dtype=torch.double)))
-        self.register_prior(f"{name}_prior", NormalPrior(*prior), _Read(name), _Write(name))
+        self.register_prior(f"{name}_prior", NormalPrior(*prior), Read(name), Write(name))
 
     def values(self) -> Tensor:
         """The ``batch_shape x (A + 1) x (L - 1)``-dim bounds; those of a typical person last."""
@@ -286,26 +298,6 @@ def _number(annotator: Tensor) -> int:
             "annotators from 0 on."
         )
     return number
-
-
-class _Read:
-    """Reads a parameter: what GPyTorch needs of a prior, and pickles, as a lambda does not."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, module: Module) -> Tensor:
-        value: Tensor = getattr(module, self.name)
-        return value
-
-
-class _Write(_Read):
-    """Sets a parameter, for draws from the prior."""
-
-    def __call__(self, module: Module, value: Tensor) -> None:  # type: ignore[override]
-        parameter: Tensor = getattr(module, self.name)
-        with torch.no_grad():
-            parameter.copy_(torch.as_tensor(value).to(parameter).expand_as(parameter))
 
 
 def _taken(values: Tensor, index: Tensor) -> Tensor:

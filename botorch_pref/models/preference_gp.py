@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self, cast
 
@@ -52,7 +53,13 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.inducing import InducingSystem, ItemKernel
 from botorch_pref.inference.observations import Observations
 from botorch_pref.inference.systems import System
-from botorch_pref.kernels.items import default_covar_module, dense_covariance, dueling_variance
+from botorch_pref.kernels.items import (
+    Read,
+    Write,
+    default_covar_module,
+    dense_covariance,
+    dueling_variance,
+)
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.answer_parameters import (
     PEOPLE,
@@ -273,7 +280,7 @@ class PreferenceGP(LaplaceGP):
     def _learn_link_scale(self, batch_shape: Size) -> None:
         own, prior = cast(Any, self), LogNormalPrior(0.0, 1.0)  # GPyTorch's methods have no types
         own.register_parameter("raw_link_scale", Parameter(torch.zeros(*batch_shape, 1)))
-        own.register_prior("link_scale_prior", prior, _read_link_scale, _write_link_scale)
+        own.register_prior("link_scale_prior", prior, Read("link_scale"), Write("link_scale"))
         constraint = LogTransformedInterval(1e-3, 1e3, initial_value=1.0)
         own.register_constraint("raw_link_scale", constraint)
 
@@ -563,9 +570,9 @@ class PreferenceGP(LaplaceGP):
         """Those of given values of the annotators."""
         blocks, first = [], 0
         for name, part in self._parts().items():
-            learnt = dict(self.learnt).get(name)
-            told = {} if people is None or part.annotator is None else {"people": people}
-            blocks += part.blocks(self.likelihood, first, learnt, **told)
+            for block in part.blocks(self.likelihood, dict(self.learnt).get(name)):
+                told = block if people is None else people.told(part, block)
+                blocks.append(replace(told, items=told.items + first))
             first += part.num_items
         return blocks
 
@@ -827,11 +834,3 @@ def _check_alike(name: str, old: Tensor | None, new: Tensor | None) -> None:
             raise RuntimeError(
                 f"Cannot modify {attribute} of `{name}` (expected {expected}, found {found})."
             )
-
-
-def _read_link_scale(model: PreferenceGP) -> Tensor:
-    return model.link_scale
-
-
-def _write_link_scale(model: PreferenceGP, value: float | Tensor) -> None:
-    model.link_scale = value

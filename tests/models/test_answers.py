@@ -531,7 +531,7 @@ def test_both_answers_of_a_person_and_their_derivatives(
 @given(st.floats(-20.0, 20.0), st.floats(0.05, 5.0), st.floats(0.01, 10.0))
 def test_intervals_are_log_concave(link: Any, at: float, width: float, step: float) -> None:
     """The log chance in the middle of two places is at least the mean of those there."""
-    places = torch.tensor([at - step, at, at + step]).double()
+    places = torch.tensor([at - step, at, at + step], dtype=torch.double)
     lower = torch.full_like(places, -width / 2)
     one = torch.ones_like(places)
     before, here, after = IntervalLikelihood(link, lower, -lower).log_prob(places, one, one)
