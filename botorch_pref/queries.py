@@ -41,7 +41,7 @@ Answer: TypeAlias = float | tuple[int, ...]
 Link = Callable[[Tensor], Tensor]
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 _MOST_RANKED = 7  # items of a ranking: there are 5,040 orders of these
-_MOST_CHOSEN = 30  # items of a choice that a study asks for: it takes their fourth power of time
+MOST_CHOSEN = 30  # items of a choice that a study asks for: it takes their fourth power of time
 
 
 @dataclass(frozen=True, eq=False)
@@ -549,10 +549,10 @@ class Question(NamedTuple):
         if found and found[1]:
             return cls(Duel)
         number = int(found[3]) if found else 0
-        most = {"best of": _MOST_CHOSEN, "worst of": _MOST_CHOSEN, "rank": _MOST_RANKED, "grade": 9}
+        most = {"best of": MOST_CHOSEN, "worst of": MOST_CHOSEN, "rank": _MOST_RANKED, "grade": 9}
         if not found or not 2 <= number <= most[found[2]]:
             raise ComparisonDataError(
-                f'`question` must be "duel", "best of" or "worst of" 2 to {_MOST_CHOSEN}, '
+                f'`question` must be "duel", "best of" or "worst of" 2 to {MOST_CHOSEN}, '
                 f'"rank" 2 to {_MOST_RANKED} or "grade" 2 to 9, such as "best of 4", not {text!r}.'
             )
         if found[2] == "grade":

@@ -39,17 +39,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def count(text: str) -> int:
-    """A whole number, at least 1."""
-    return _whole(text, 1)
+    """A whole number, 1 to 1,000,000: nobody waits for more."""
+    return _whole(text, 1, 1_000_000)
 
 
 def seed(text: str) -> int:
     """A whole number in ``[0, 2**63)``."""
-    return _whole(text, 0)
+    return _whole(text, 0, 2**63 - 1)
 
 
-def _whole(text: str, least: int) -> int:
+def _whole(text: str, least: int, most: int) -> int:
     number = int(text) if text.isascii() and text.isdigit() else -1
-    if not least <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"must be a whole number, at least {least}, not {text!r}")
+    if not least <= number <= most:
+        limit = f"at least {least}" if number < least else f"at most {most:,}"
+        raise argparse.ArgumentTypeError(f"must be a whole number, {limit}, not {text!r}")
     return number

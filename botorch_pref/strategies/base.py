@@ -932,8 +932,8 @@ def check_of_space(
     for name, row in zip(names, rows, strict=True):
         if choices is None and row is not None:
             raise ComparisonDataError(f"{name} has the row {row!r}, but there are no choices.")
-        if choices is not None and check_count(f"{name} row", row, 0) >= len(choices):
-            raise ComparisonDataError(f"{name} has the row {row} of {len(choices)} choices.")
+        if choices is not None and (type(row) is not int or not 0 <= row < len(choices)):
+            raise ComparisonDataError(f"{name} has the row {row!r} of {len(choices)} choices.")
     if choices is None:
         rounded = space.parameters.rounded(items)
         near = (items - rounded).abs() <= rounding.unsqueeze(-1) * (

@@ -28,7 +28,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihood_ratio.confidence_set import SCREENING, slack_rule, slack_to_json
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
-from botorch_pref.queries import Answered, Choice, Duel, Query
+from botorch_pref.queries import MOST_CHOSEN, Answered, Choice, Duel, Query
 from botorch_pref.strategies.base import Pair, UtilityStrategy, expected_answers
 from botorch_pref.strategies.state import Entry, number
 from botorch_pref.strategies.utility import PAPER_MODEL, difference_table
@@ -366,8 +366,8 @@ class MultipleChoicePOPBO(OptimisticStrategy):
     favourite is chosen by a softmax.
 
     Args:
-        num_new: The number of new items of a question, at least 1; of choices there must be twice
-            as many different ones.
+        num_new: The number of new items of a question, 1 to 15; of choices there must be twice as
+            many different ones.
 
     Example:
         >>> strategy = MultipleChoicePOPBO(bounds=bounds, num_new=2, seed=0)
@@ -381,7 +381,7 @@ class MultipleChoicePOPBO(OptimisticStrategy):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        self.num_new = check_count("num_new", self.num_new, 1)
+        self.num_new = check_count("num_new", self.num_new, 1, MOST_CHOSEN // 2)
         own = f"best of {2 * self.num_new}"
         if self.question not in ("duel", own):
             raise UnsupportedError(f"`question` of `num_new` {self.num_new} is {own!r} alone.")

@@ -163,6 +163,8 @@ class StudyFile:
             rows, columns = (listed.get(name) for name in ("rows", "columns"))
             if numbers.dtype != "<f8" or numbers.shape != (rows, columns):
                 raise ValueError(f"it has {numbers.dtype} numbers of shape {numbers.shape}")
+            if known.st_size != numbers.offset + numbers.nbytes:
+                raise ValueError("something follows its numbers")
             found = torch.from_numpy(np.array(numbers, dtype=np.float64))
         except (OSError, ValueError, EOFError) as error:
             raise StudyFileError(
@@ -282,7 +284,10 @@ def _parsed(path: Path) -> tuple[dict[str, Any], bool]:
 
     Of a version without checksums it is taken to be that.
     """
-    if path.stat().st_size > _LARGEST:
+    known = path.stat()
+    if not stat.S_ISREG(known.st_mode):  # a pipe would block
+        raise ValueError("it is no file")
+    if known.st_size > _LARGEST:
         raise ValueError(_TOO_LARGE)
     data = path.read_bytes()
     try:

@@ -125,6 +125,7 @@ def test_values_are_no_duels(
             "unknown strategy 'ucb'; there are dueling-kg, eubo-incumbent, ",
         ),
         ("catalyst --horizon 0", "--horizon: must be a whole number, at least 1, not '0'"),
+        ("catalyst --horizon 1000001", "--horizon: must be a whole number, at most 1,000,000"),
         ("catalyst --seed=-1", "--seed: must be a whole number, at least 0, not '-1'"),
         ("catalyst --dim 2", "problem 'catalyst' has no option 'dim'"),
         ("michalewicz --dim 3", "regret needs the largest utility"),

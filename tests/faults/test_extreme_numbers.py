@@ -46,6 +46,7 @@ from botorch_pref.strategies import (
     DuelingKG,
     LaplacePOPBO,
     MaxMinLCBStrategy,
+    MultipleChoicePOPBO,
     RandomPairs,
     Strategy,
 )
@@ -86,6 +87,7 @@ def box(lower: float, upper: float, **kinds: Any) -> SearchSpace:
             "`known` row 0: its items .* outside",
         ),
         (lambda: Evaluate(0, BOX[0]).checked(1e300), ComparisonDataError, "`answer`"),
+        (lambda: MultipleChoicePOPBO(bounds=BOX, num_new=16), ComparisonDataError, "`num_new`"),
         (lambda: EUBO(bounds=BOX, kappa=10**400), ComparisonDataError, "`kappa`"),
         (
             lambda: EUBO(bounds=BOX, hyperparameters={"lengthscale": 1e60, "outputscale": 1.0}),

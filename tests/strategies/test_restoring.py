@@ -112,6 +112,7 @@ def test_stored_queries_of_another_question(wrong: Query, question: str) -> None
     [
         (Duel(7, rand(2, 3), (0, 1)), "Query 7 has items of 3 dimensions, but the space 2"),
         (Duel(7, TABLE[:2], (0, 5)), "Query 7 has the row 5 of 5 choices"),
+        (Duel(7, TABLE[:2]), "Query 7 has the row None of 5 choices"),
     ],
 )
 def test_stored_queries_of_another_space(wrong: Query, match: str) -> None:

@@ -23,6 +23,7 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import MRLPF, RandomPairs
 from botorch_pref.study import Study
 from botorch_pref.study.file import StudyFile
+from tests.faults.common import within
 
 needs_forks = pytest.mark.skipif(os.name != "posix", reason="forks and kills")
 SPACE = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.float64))
@@ -346,6 +347,15 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         Study.load("a\0b")
 
 
+@needs_forks
+def test_a_pipe_in_place_of_the_backup(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    path.write_text("{}")
+    os.mkfifo(tmp_path / "study.json.bak")
+    with within(5.0), pytest.raises(StudyFileError, match="but no study"):
+        Study.load(path, read_only=True)
+
+
 def test_the_next_writer_removes_what_was_left(tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     created(path).close()
@@ -436,6 +446,10 @@ WRONG_TABLES: dict[str, tuple[Callable[[Any, Path], object], str]] = {
     "its rows": (lambda numbers, path: np.save(path, numbers[1:]), "shape .2499, 3"),
     "its type": (lambda numbers, path: np.save(path, numbers.astype("f4")), "float32"),
     "cut": (lambda numbers, path: os.truncate(path, 9000), "mmap length"),
+    "more": (
+        lambda numbers, path: path.write_bytes(path.read_bytes() + bytes(8)),
+        "something follows its numbers",
+    ),
     "too long": (lambda numbers, path: os.truncate(path, 2**30), "more than 536,870,912 bytes"),
     "objects": (
         lambda numbers, path: np.save(path, numbers.astype(object), allow_pickle=True),
