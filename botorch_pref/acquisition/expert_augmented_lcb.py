@@ -24,8 +24,9 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
     the expert rejects. Mean and standard deviation are the objective's in standardised units
     (:class:`~botorch_pref.acquisition.standard_units.StandardUnits`) without observation noise, and
     ``upper`` is the largest latent that the expert's labels allow, in logits: 0 is where accepting
-    is as likely as rejecting. With ``weight=0`` no bound is solved: it is the plain optimistic
-    rule, or with a negative ``beta`` the pessimistic one.
+    is as likely as rejecting; of a Gaussian latent it is one deviation above the mean. With
+    ``weight=0`` no bound is solved: it is the plain optimistic rule, or with a negative ``beta``
+    the pessimistic one.
 
     The value has a kink at every labelled item, and far from labels ``upper`` is flat: use several
     restarts, and the best item of the plain rule among them.
@@ -50,7 +51,9 @@ class ExpertAugmentedLCB(ItemAcquisitionFunction):
         Args:
             objective_model: A BoTorch model of measured values with one output.
             label_model: The expert's model, with the label 1 for accept: a
-                :class:`~botorch_pref.models.LikelihoodRatioModel`; may be None if ``weight`` is 0.
+                :class:`~botorch_pref.models.LikelihoodRatioModel`, a
+                :class:`~botorch_pref.models.BernoulliGP`, or, where pairs are compared, a
+                :class:`~botorch_pref.models.PreferenceGP`; may be None if ``weight`` is 0.
             beta: Multiplies the standard deviation, as in the paper; BoTorch's
                 ``UpperConfidenceBound`` takes its square.
             weight: Standardised units of the objective that a logit is worth, the paper's

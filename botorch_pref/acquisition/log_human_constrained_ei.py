@@ -18,9 +18,9 @@ from botorch_pref.likelihoods import link_of
 class LogHumanConstrainedEI(ItemAcquisitionFunction):
     r"""``log EI(x) + log P(x accepted)``, the logarithm of HCEI.
 
-    Xu et al. (2024b), eq. (70), with the probability at the most likely latent of the labels. The
-    improvement is in the objective's standardised units, so the value does not depend on the units
-    of ``best_f``.
+    Xu et al. (2024b), eq. (70), with the probability at the most likely latent of the labels, or
+    at the posterior mean of a Gaussian one. The improvement is in the objective's standardised
+    units, so the value does not depend on the units of ``best_f``.
 
     Example:
         >>> rule = LogHumanConstrainedEI(gp, labels, best_f=Y.max())

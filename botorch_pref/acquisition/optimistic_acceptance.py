@@ -11,9 +11,17 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.utils import ConfidenceSetModel, checked_item, checked_set
+from botorch_pref.acquisition.utils import (
+    ConfidenceSetModel,
+    checked_item,
+    difference_moments,
+    marginal_moments,
+)
 from botorch_pref.data.checks import checked_positive
+from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.kernels.items import safe_deviation
 from botorch_pref.likelihood_ratio.confidence_set import FINAL
+from botorch_pref.likelihoods import link_of
 
 
 class OptimisticAcceptance(ItemAcquisitionFunction):
@@ -35,7 +43,9 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
         r"""Set the model and the reference.
 
         Args:
-            label_model: A :class:`~botorch_pref.models.LikelihoodRatioModel`.
+            label_model: A :class:`~botorch_pref.models.LikelihoodRatioModel`, or one with a
+                Gaussian latent and a link: :class:`~botorch_pref.models.BernoulliGP`,
+                :class:`~botorch_pref.models.PreferenceGP` or BoTorch's ``PairwiseGP``.
             x_ref: ``d``-dim item that the latent is compared with, as compared pairs determine it
                 up to a constant only; None for the latent itself.
             tolerance: The gap to which bounds are solved, in logits; with infinity none is
@@ -43,9 +53,16 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
 
         Raises:
             ComparisonDataError: If an option is out of range.
-            UnsupportedError: If it is another model.
+            UnsupportedError: If the model has no link.
         """
-        super().__init__(model=checked_set("label_model", label_model))
+        super().__init__(model=label_model)
+        try:
+            link_of(label_model)
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                "`label_model` must be a model of answers, such as LikelihoodRatioModel, "
+                f"BernoulliGP or PreferenceGP, not {type(label_model)}."
+            ) from error
         rough = tolerance == math.inf
         self.tolerance = tolerance if rough else checked_positive("tolerance", tolerance)
         known = None if x_ref is None else checked_item(label_model, "x_ref", x_ref)
@@ -57,7 +74,7 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
         return self.upper(X.squeeze(-2))
 
     def upper(self, X: Tensor) -> Tensor:
-        r"""The optimistic end: the largest latent of the set.
+        r"""The optimistic end: the largest latent of the set, or mean plus deviation.
 
         Args:
             X: ``... x d``-dim items.
@@ -66,18 +83,32 @@ class OptimisticAcceptance(ItemAcquisitionFunction):
             ``...``-dim latents in logits (divided by the link's scale); once differentiable, with
             the maximising function held fixed (the envelope theorem).
         """
-        model = cast(ConfidenceSetModel, self.model)
+        model = self.model
+        if not isinstance(model, ConfidenceSetModel):
+            mean, variance = self._moments(X)
+            return mean + safe_deviation(variance)
         X = X.to(model.items.dtype)
         if self.tolerance == math.inf:
             return model.rough_upper(X, self.x_ref)
         return cast(Tensor, model.bound(X, self.x_ref, tolerance=self.tolerance).value)
 
     def estimate(self, X: Tensor) -> Tensor:
-        r"""The most likely latent; arguments as of :meth:`upper`."""
-        model = cast(ConfidenceSetModel, self.model)
+        r"""The most likely latent, or the posterior mean; arguments as of :meth:`upper`."""
+        model = self.model
+        if not isinstance(model, ConfidenceSetModel):
+            return self._moments(X)[0]
         X = X.to(model.items.dtype)
         if self.x_ref is None:
             return model.mle(X)
-        pairs = torch.stack([X, self.x_ref.to(X).expand_as(X)], dim=-2)
-        first, second = model.mle(pairs).unbind(dim=-1)
+        first, second = model.mle(self._pairs(X)).unbind(dim=-1)
         return first - second
+
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        if self.x_ref is not None:
+            return difference_moments(self.model, self._pairs(X))
+        mean, variance = marginal_moments(self.model, X.unsqueeze(-2))
+        return mean.squeeze(-1), variance.squeeze(-1)
+
+    def _pairs(self, X: Tensor) -> Tensor:
+        reference = cast(Tensor, self.x_ref).to(X)
+        return torch.stack([X, reference.expand_as(X)], dim=-2)

@@ -2,15 +2,16 @@ r"""POP-BO's rules: the largest advantage that the answers allow, over one item 
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_pref.acquisition.base import ItemAcquisitionFunction
-from botorch_pref.acquisition.utils import ConfidenceSetModel, checked_item, checked_set
+from botorch_pref.acquisition.utils import ConfidenceSetModel, checked_item
 from botorch_pref.data.checks import checked_positive
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.likelihood_ratio.confidence_set import FINAL
 
 
@@ -45,7 +46,7 @@ class OptimisticAdvantage(ItemAcquisitionFunction):
             ComparisonDataError: If ``x_ref`` is not one item, or ``tolerance`` not positive.
             UnsupportedError: If it is another model.
         """
-        super().__init__(model=checked_set("model", model))
+        super().__init__(model=_checked_model(model))
         self.tolerance = checked_positive("tolerance", tolerance)
         self.register_buffer("x_ref", checked_item(model, "x_ref", x_ref))
 
@@ -83,7 +84,7 @@ class OptimisticChoice(ItemAcquisitionFunction):
             ComparisonDataError: If ``opponents`` are no such table.
             UnsupportedError: If it is another model.
         """
-        super().__init__(model=checked_set("model", model).with_items(opponents))
+        super().__init__(model=_checked_model(model).with_items(opponents))
         self.tolerance = checked_positive("tolerance", tolerance)
         self.register_buffer("opponents", opponents.detach().clone())
 
@@ -94,3 +95,9 @@ class OptimisticChoice(ItemAcquisitionFunction):
         opponents = self.opponents.to(model.items)
         found = model.advantage_over_all(X.squeeze(-2), opponents, tolerance=self.tolerance)
         return cast(Tensor, found.value)
+
+
+def _checked_model(model: Model) -> Any:
+    if isinstance(model, ConfidenceSetModel):
+        return model
+    raise UnsupportedError(f"`model` must be a LikelihoodRatioModel, not {type(model)}.")

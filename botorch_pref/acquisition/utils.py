@@ -50,13 +50,6 @@ class IntervalModel(Protocol):
         """``mean -+ beta sd`` of ``... x d``-dim items."""
 
 
-def checked_set(argument: str, model: Model) -> Any:
-    r"""A confidence set; an ``UnsupportedError`` if it is another model."""
-    if isinstance(model, ConfidenceSetModel):
-        return model
-    raise UnsupportedError(f"`{argument}` must be a LikelihoodRatioModel, not {type(model)}.")
-
-
 def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
     r"""Posterior mean and variance of ``f(x) - f(x')``, pair by pair.
 

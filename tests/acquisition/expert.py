@@ -13,7 +13,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
-from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.models import BernoulliGP, LikelihoodRatioModel
 from tests.models.common import make_kernel, rand, utility
 from tests.models.confidence_sets import unit_kernel
 
@@ -92,3 +92,7 @@ def label_set(accept: Tensor = ACCEPT, **options: Any) -> LikelihoodRatioModel:
         "slack": 0.5,
     }
     return LikelihoodRatioModel.from_labels(LABELLED, accept, **{**defaults, **options})
+
+
+def label_gp() -> BernoulliGP:
+    return BernoulliGP(LABELLED, ACCEPT.unsqueeze(-1), covar_module=make_kernel(2))

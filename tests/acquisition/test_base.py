@@ -33,7 +33,7 @@ from tests.acquisition.common import (
     make_model,
     tables,
 )
-from tests.acquisition.expert import X, Y, by_hand, label_set
+from tests.acquisition.expert import X, Y, by_hand, label_gp, label_set
 from tests.models.common import LinearMean, rand
 from tests.models.confidence_sets import make_set
 
@@ -88,12 +88,8 @@ BUILD: dict[Any, dict[str, Any]] = {
     OptimisticAdvantage: {"model": make_set(), "x_ref": REF},
     DiscreteKnowledgeGradient: {"model": MODEL, "reference": rand(6, 2)},
     ComparisonFilteredUCB: {"value_model": by_hand(), "borda_model": BORDA},
-    ExpertAugmentedLCB: {"objective_model": by_hand(), "label_model": label_set()},
-    LogHumanConstrainedEI: {
-        "objective_model": by_hand(),
-        "label_model": label_set(),
-        "best_f": 1.0,
-    },
+    ExpertAugmentedLCB: {"objective_model": by_hand(), "label_model": label_gp()},
+    LogHumanConstrainedEI: {"objective_model": by_hand(), "label_model": label_gp(), "best_f": 1.0},
 }
 
 

@@ -10,13 +10,14 @@ from botorch.acquisition import UpperConfidenceBound
 
 from botorch_pref.acquisition import ExpertAugmentedLCB, OptimisticAcceptance
 from botorch_pref.models import LikelihoodRatioModel
-from tests.acquisition.common import REF
+from tests.acquisition.common import REF, make_botorch_model, make_model
 from tests.acquisition.expert import (
     ACCEPT,
     AT,
     POINTS,
     Y,
     by_hand,
+    label_gp,
     label_set,
     regression,
     standardised,
@@ -33,6 +34,11 @@ class TestContract(ItemAcquisitionContract):
         return ExpertAugmentedLCB(
             with_standardize(40.0 * Y), judged, 0.5, 0.3, x_ref=REF, tolerance=1e-12
         )
+
+
+class TestContractOfGaussianLatent(ItemAcquisitionContract):
+    def make(self) -> ExpertAugmentedLCB:
+        return ExpertAugmentedLCB(by_hand(fixed=True), label_gp(), 2.0, 1.3)
 
 
 class TestContractOfTheExpertAlone(ItemAcquisitionContract):
@@ -52,13 +58,15 @@ class TestContractOfTheExpertAlone(ItemAcquisitionContract):
 @pytest.mark.parametrize("weight", [0.0, 0.4, 3])
 def test_value_is_the_sum_of_its_parts(beta: float, weight: float) -> None:
     mean, deviation = regression(POINTS, standardised(Y))
-    labels = label_set()
-    upper = labels.upper(POINTS)
-    for gp in (with_standardize(), by_hand(fixed=True)):
-        rule = ExpertAugmentedLCB(gp, labels, beta, weight)
+    judged, gaussian = label_set(), label_gp()
+    latent = gaussian.posterior(AT)
+    gaussian_upper = latent.mean.flatten() + latent.variance.flatten().sqrt()
+    for labels, upper in ((judged, judged.upper(POINTS)), (gaussian, gaussian_upper)):
+        rule = ExpertAugmentedLCB(with_standardize(), labels, beta, weight)
         expected = mean + beta * deviation + weight * upper
         torch.testing.assert_close(rule(AT), expected, atol=1e-8, rtol=0)
-    torch.testing.assert_close(OptimisticAcceptance(labels)(AT), upper, atol=1e-8, rtol=0)
+        alone = OptimisticAcceptance(labels)(AT)
+        torch.testing.assert_close(alone, upper, atol=1e-8, rtol=0)
 
 
 def test_other_signs_are_those_of_the_paper() -> None:
@@ -111,3 +119,12 @@ def test_pairs_determine_the_latent_up_to_a_constant() -> None:
         torch.testing.assert_close(found, asked.advantage(pairs), atol=1e-8, rtol=0)
         at_reference = x_ref.view(1, 1, 2)
         assert torch.equal(rules[0](at_reference), plain(at_reference))
+
+
+@torch.no_grad()
+def test_preferences_with_a_gaussian_latent() -> None:
+    model = make_model()
+    mean, variance = model.difference_moments(torch.stack([POINTS, REF.expand_as(POINTS)], dim=-2))
+    for labels in (model, make_botorch_model()):
+        upper = OptimisticAcceptance(labels, x_ref=REF)(AT)
+        torch.testing.assert_close(upper, mean + variance.sqrt(), atol=1e-5, rtol=0)

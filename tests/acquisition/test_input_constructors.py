@@ -37,7 +37,7 @@ from tests.acquisition.common import (
     make_model,
     project,
 )
-from tests.acquisition.expert import X, Y, label_set, with_standardize
+from tests.acquisition.expert import X, Y, label_gp, with_standardize
 from tests.contracts.generators import global_states
 from tests.models.common import make_kernel, rand
 from tests.models.confidence_sets import make_set
@@ -114,14 +114,14 @@ def test_every_rule_from_a_model_alone(cls: Rule, make: Any) -> None:
             ExpertAugmentedLCB,
             1,
             with_standardize(),
-            {"label_model": label_set(), "beta": 0.5, "weight": 0.3, **EXPERT},
+            {"label_model": label_gp(), "beta": 0.5, "weight": 0.3, **EXPERT},
             None,
         ),
         (
             LogHumanConstrainedEI,
             1,
             with_standardize(),
-            {"label_model": label_set(), "best_f": 1.0, "x_ref": REF},
+            {"label_model": label_gp(), "best_f": 1.0, "x_ref": REF},
             None,
         ),
     ],

@@ -10,12 +10,13 @@ from scipy.stats import norm
 
 from botorch_pref.acquisition import LogHumanConstrainedEI
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from tests.acquisition.common import REF
+from tests.acquisition.common import REF, make_model
 from tests.acquisition.expert import (
     AT,
     POINTS,
     Y,
     by_hand,
+    label_gp,
     label_set,
     regression,
     standardised,
@@ -36,12 +37,14 @@ def test_value_is_the_product(unit: float) -> None:
     mean, deviation = regression(POINTS, standardised(Y))
     u = ((mean - standardised(Y).max()) / deviation).numpy()
     improvement = deviation.numpy() * (norm.pdf(u) + u * norm.cdf(u))
-    labels = label_set()
-    expected = torch.from_numpy(improvement).log() - torch.log1p((-labels.mle(POINTS)).exp())
-    gp, best = with_standardize(unit * Y + 5 * unit), unit * (Y.max() + 5)
-    for best_f in (best, float(best), best.view(1)):
-        values = LogHumanConstrainedEI(gp, labels, best_f)(AT)
-        torch.testing.assert_close(values, expected, atol=1e-6, rtol=1e-6)
+    judged, gaussian = label_set(), label_gp()
+    latents = judged.mle(POINTS), gaussian.posterior(AT).mean.flatten()
+    for labels, latent in zip((judged, gaussian), latents, strict=True):
+        expected = torch.from_numpy(improvement).log() - torch.log1p((-latent).exp())
+        gp, best = with_standardize(unit * Y + 5 * unit), unit * (Y.max() + 5)
+        for best_f in (best, float(best), best.view(1)):
+            values = LogHumanConstrainedEI(gp, labels, best_f)(AT)
+            torch.testing.assert_close(values, expected, atol=1e-6, rtol=1e-6)
 
 
 @torch.no_grad()
@@ -55,11 +58,14 @@ def test_probability_is_that_of_the_models_link(link: Any) -> None:
 
 @torch.no_grad()
 def test_over_a_reference() -> None:
-    judged = make_set(slack=0.5)
+    judged, gaussian = make_set(slack=0.5), make_model()
+    pairs = torch.stack([POINTS, REF.expand_as(POINTS)], dim=-2)
     difference = judged.mle(POINTS) - judged.mle(REF.unsqueeze(0))
-    rule = LogHumanConstrainedEI(by_hand(), judged, 0.5, x_ref=REF)
-    expected = rule.log_ei(AT) + torch.sigmoid(difference).log()
-    torch.testing.assert_close(rule(AT), expected, atol=1e-8, rtol=0)
+    mean, _ = gaussian.difference_moments(pairs)
+    for model, latent in ((judged, difference), (gaussian, mean)):
+        rule = LogHumanConstrainedEI(by_hand(), model, 0.5, x_ref=REF)
+        expected = rule.log_ei(AT) + torch.sigmoid(latent).log()
+        torch.testing.assert_close(rule(AT), expected, atol=1e-8, rtol=0)
 
 
 def test_hopeless_items_still_have_a_gradient() -> None:

@@ -20,6 +20,7 @@ from tests.acquisition.expert import (
     X,
     Y,
     by_hand,
+    label_gp,
     label_set,
     objective,
     regression,
@@ -109,6 +110,7 @@ def deterministic() -> GenericDeterministicModel:
     [
         (make_botorch_model, "PairwiseGP has no units"),
         (make_model, "PreferenceGP has no units"),
+        (label_gp, "BernoulliGP has no units"),
         (label_set, "LikelihoodRatioModel has no units"),
         (lambda: SingleTaskGP(X, torch.stack([Y, Y], dim=-1)), "one output, but has 2"),
         (lambda: transformed(Log()), "transform Log leaves no"),
