@@ -274,6 +274,14 @@ class SeenTable(NamedTuple):
         """Where items are seen as they are."""
         return cls(mean, covariance, mean, covariance, covariance)
 
+    def times(self, factor: float) -> Self:
+        """The same, with what is seen in other units."""
+        return self._replace(
+            seen_mean=factor * self.seen_mean,
+            seen_covariance=factor**2 * self.seen_covariance,
+            cross=factor * self.cross,
+        )
+
     @classmethod
     def of_both(cls, mean: Tensor, covariance: Tensor) -> Self:
         """From the ``2 n``-dim posterior of the items as they are, and as they are seen."""
