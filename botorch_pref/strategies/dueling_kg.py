@@ -135,9 +135,9 @@ class DuelingKG(UtilityStrategy):
         found = (items[rows], None) if self.space.choices is None else self._rows(*rows)
         gain = float(values.amax())
         if self.prices and self.asked.kind is not Duel and gain > 0.0:
-            seen, told = table.times(link.scale / self.learner.likelihood.scale), self._model()
-            repeats = (_REPEATS,) if is_discrete else (1,)
-            [gain] = gain_of_question(seen, rows, answers_to(self.asked, told), repeats)
+            seen = table.times(link.scale / self.learner.likelihood.scale)
+            answers = answers_to(self.asked, self.learner.model())
+            [gain] = gain_of_question(seen, rows, answers, (_REPEATS if is_discrete else 1,))
         return gain, found
 
     def _seen_table(self, annotator: str | None, generator: Generator) -> tuple[Tensor, SeenTable]:
