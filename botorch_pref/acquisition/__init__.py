@@ -8,6 +8,8 @@ from botorch_pref.acquisition.expert_augmented_lcb import ExpertAugmentedLCB
 from botorch_pref.acquisition.knowledge_gradient import (
     DiscreteKnowledgeGradient,
     DuelingKnowledgeGradient,
+    SeenTable,
+    gain_of_question,
 )
 from botorch_pref.acquisition.log_human_constrained_ei import LogHumanConstrainedEI
 from botorch_pref.acquisition.max_min_lcb import MaxMinLCB
@@ -34,6 +36,8 @@ __all__ = [
     "PairAcquisitionFunction",
     "PairAsPoint",
     "PairVariance",
+    "SeenTable",
     "difference_moments",
+    "gain_of_question",
     "standardised_posterior",
 ]

@@ -208,11 +208,12 @@ class SearchSpace:
         rounds = [torch.randperm(total, generator=generator) for _ in range(-(-n // total))]
         return torch.cat([*rounds, torch.empty(0, dtype=torch.long)])[:n]
 
-    def row_unlike(self, row: int, seed: int) -> int:
-        """A random row of the choices that is another item than that of a row."""
-        rows = (self.table != self.table[row]).any(-1).nonzero().squeeze(-1)
+    def row_unlike(self, seed: int, *rows: int) -> int:
+        """A random row of the choices that is another item than those of some rows."""
+        others = (self.table.unsqueeze(-2) != self.table[[*rows]]).any(-1).all(-1)
+        left = others.nonzero().squeeze(-1)
         generator = torch.Generator().manual_seed(seed)
-        return int(rows[torch.randint(len(rows), (), generator=generator)])
+        return int(left[torch.randint(len(left), (), generator=generator)])
 
     def uniform(self, seed: int) -> Tensor:
         """A ``d``-dim item of a box, drawn uniformly; categories and whole numbers likewise."""

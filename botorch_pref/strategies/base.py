@@ -101,11 +101,13 @@ class Chosen(NamedTuple):
         record: Why, as the strategy writes it down.
         item: The item; of a duel the first.
         opponent: The second item of a duel.
+        further: Those of a larger question.
     """
 
     record: Any
     item: Candidate
     opponent: Candidate | None = None
+    further: Sequence[Candidate] = ()
 
 
 @dataclass(eq=False, repr=False)
@@ -135,6 +137,8 @@ class Strategy(ABC):
     _: KW_ONLY
     seed: int = 0
     shuffle: bool = True
+
+    asked = Question(Duel)  # where items are compared
 
     _asks: ClassVar[tuple[type[Query], ...]] = (Query,)
     """The kinds of its queries, which those of a stored state must be of."""
@@ -404,6 +408,24 @@ class Strategy(ABC):
             raise ComparisonDataError(f"`known` must be answered queries, not {known!r}.")
         return tuple(self._known(row, one) for row, one in enumerate(known))
 
+    def _ask_for(self, question: str) -> None:
+        """Raises unless a question is of a kind, and for a domain and a model, that it can be."""
+        self.asked = Question.parse(question)
+        if not issubclass(self.asked.kind, self._asks):
+            known = ", ".join(f"a {kind.kind}" for kind in self._asks if kind.compares)
+            raise UnsupportedError(
+                f"`question` {question!r} is none that {type(self).__name__} asks: {known}."
+            )
+        wanted = self.asked.num_items
+        items = self.space.choices
+        if items is None and not self.space.parameters.real:
+            items = self.space.sample(_SAMPLE, 0)
+        if items is not None and wanted > 2 and (number := len(items.unique(dim=0))) < wanted:
+            what = "items" if self.space.choices is None else "`choices`"
+            raise ComparisonDataError(
+                f"A question of {wanted} items needs as many different {what}, not {number}."
+            )
+
     def _known(self, row: int, entry: Any) -> Answered:
         """An answered query that was known before, as it was given or as plain JSON.
 
@@ -494,6 +516,11 @@ class Strategy(ABC):
         if not isinstance(query, self._asks):
             known = " or ".join(f"a {kind.kind}" for kind in self._asks)
             raise ComparisonDataError(f"Query {query.id} is a {query.kind}, not {known}.")
+        if query.compares and not self.asked.fits(query):
+            raise ComparisonDataError(
+                f"Query {query.id}, a {query.kind} of {len(query.rows)} items, is none of "
+                f"`question` {getattr(self, 'question', 'duel')!r}."
+            )
         if (dim := query.items.shape[-1]) != self.space.dim:
             raise ComparisonDataError(
                 f"Query {query.id} has items of {dim} dimensions, but the space {self.space.dim}."
@@ -571,8 +598,7 @@ class UtilityStrategy(Strategy):
         most = MOST_EXACT if self.regularizer != "rkhs" else None
         if (most := self._most_choices or most) is not None:
             check_rows(self.space, type(self).__name__, most)
-        self.asked = Question.parse(self.question)
-        self._check_question()
+        self._ask_for(self.question)
         if not self._has_one_posterior:
             samples = self.hyperparameters == "samples"
             for given, what in (
@@ -611,22 +637,8 @@ class UtilityStrategy(Strategy):
         # People of their own utilities may have known other items.
         return None if self.own_utilities else super()._known_rows(items)
 
-    def _check_question(self) -> None:
-        """Raises unless a question is of a kind, and for a domain and a model, that it can be."""
-        if not issubclass(self.asked.kind, self._asks):
-            known = ", ".join(f"a {kind.kind}" for kind in self._asks)
-            raise UnsupportedError(
-                f"`question` {self.question!r} is none that {type(self).__name__} asks: {known}."
-            )
-        wanted = self.asked.num_items
-        items = self.space.choices
-        if items is None and not self.space.parameters.real:
-            items = self.space.sample(_SAMPLE, 0)
-        if items is not None and wanted > 2 and (number := len(items.unique(dim=0))) < wanted:
-            what = "items" if self.space.choices is None else "`choices`"
-            raise ComparisonDataError(
-                f"A question of {wanted} items needs as many different {what}, not {number}."
-            )
+    def _ask_for(self, question: str) -> None:
+        super()._ask_for(question)
         if self.asked.num_grades and self.hyperparameters == "samples":
             raise UnsupportedError(
                 f'`question` {self.question!r} has no `hyperparameters` "samples": bounds between '
@@ -710,15 +722,6 @@ class UtilityStrategy(Strategy):
             rest = {name: one for name, one in progress.items() if name != "annotators"}
             progress = {"learnt": before, **rest}
         super()._restore(progress)
-
-    def _read(self, stored: Mapping[str, Any], device: torch.device | None) -> Query:
-        query = super()._read(stored, device)
-        if not self.asked.fits(query):
-            raise ComparisonDataError(
-                f"Query {query.id}, a {query.kind} of {len(query.rows)} items, is none of "
-                f"`question` {self.question!r}."
-            )
-        return query
 
     def _model(self) -> PreferenceGP:
         """The model on a box, with open duels answered as it expects."""
@@ -822,22 +825,9 @@ class UtilityStrategy(Strategy):
     def _with_more(
         self, rows: list[int], items: Tensor, mean: Tensor, covariance: Tensor
     ) -> list[int]:
-        """Rows of a table, with further ones of a larger question.
-
-        Each of these lets the expected utility of the best of all grow most (EUBO).
-        """
-        if len(rows) == self.asked.num_items:
-            return rows
-        generator = torch.Generator().manual_seed(self._seed("more items"))
-        draws = joint_draws(mean, covariance, _DRAWS, generator)
-        while len(rows) < self.asked.num_items:
-            gains = (draws - draws[:, rows].amax(-1, keepdim=True)).clamp_min(0.0).mean(0)
-            others = items.unsqueeze(-2), items[rows]
-            is_box = self.space.choices is None
-            taken = self._same(*others) if is_box else (others[0] == others[1]).all(-1)
-            taken = taken.any(-1)
-            rows = [*rows, int(gains.masked_fill(taken, -1.0).argmax())]
-        return rows
+        """Rows of a table, with further ones of a larger question; see :func:`with_more`."""
+        seed = self._seed("more items")
+        return with_more(rows, self.asked.num_items, self.space, items, mean, covariance, seed)
 
     def _opponent(self, rule: AcquisitionFunction, first: Tensor, seed: int) -> Tensor:
         """Where a rule over a box is largest, but for the first arm and barred duels with it."""
@@ -909,6 +899,32 @@ def expected_answers(
         even = min(chances.values()) >= chances[best] - _NO_DIFFERENCE
         answered.append(Answered(query, 0.5 if even and 0.5 in (query.answers or ()) else best))
     return answered
+
+
+def with_more(
+    rows: list[int],
+    number: int,
+    space: SearchSpace,
+    items: Tensor,
+    mean: Tensor,
+    covariance: Tensor,
+    seed: int,
+) -> list[int]:
+    """Rows of a table, with further ones up to a number.
+
+    Each of these lets the expected utility of the best of all grow most (EUBO).
+    """
+    if len(rows) == number:
+        return rows
+    generator = torch.Generator().manual_seed(seed)
+    draws = joint_draws(mean, covariance, _DRAWS, generator)
+    while len(rows) < number:
+        gains = (draws - draws[:, rows].amax(-1, keepdim=True)).clamp_min(0.0).mean(0)
+        others = items.unsqueeze(-2), items[rows]
+        is_box = space.choices is None
+        taken = same_item(space, *others) if is_box else (others[0] == others[1]).all(-1)
+        rows = [*rows, int(gains.masked_fill(taken.any(-1), -1.0).argmax())]
+    return rows
 
 
 def same_item(space: SearchSpace, items: Tensor, other: Tensor) -> Tensor:

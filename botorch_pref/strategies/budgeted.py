@@ -69,7 +69,7 @@ class BudgetedStrategy(Strategy):
 
     Args:
         bounds, choices, space, seed: See :class:`~botorch_pref.strategies.Strategy`.
-        duel_cost: ``lambda_c``, the price of a duel.
+        duel_cost: ``lambda_c``, the price of a duel, or of what is asked in its place.
         value_cost: ``lambda_l``, the price of a value.
         budget: ``Lambda``, what all queries may cost, the initial design included; None for
             no limit.
@@ -140,18 +140,22 @@ class BudgetedStrategy(Strategy):
         """The next query after the initial design, whether it can be paid or not."""
 
     @abstractmethod
-    def _add(self, query: Query, answer: float) -> None:
+    def _add(self, query: Query, answer: Any) -> None:
         """Add an answer to the data."""
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
         if not self.finished:
-            record, item, opponent = self._initial() or self._next()
+            record, item, opponent, further = self._initial() or self._next()
             if self.affords(self.price(record.kind)):
                 self.records.append(record)
                 if record.kind == "value":
                     return Evaluate(query_id, *item, annotator)
-                opponent = opponent or self._opponent(query_id, item)
-                return Duel.between(query_id, item, opponent, annotator)
+                known = [item, *(() if opponent is None else (opponent,)), *further]
+                while len(known) < self.asked.num_items:
+                    known.append(self._opponent(query_id, known))
+                items = torch.stack([one.item.to(known[-1].item) for one in known])
+                rows = tuple(one.row for one in known if one.row is not None)
+                return self.asked.query(query_id, items, rows or None, annotator)
             self._ended = True
         raise UnsupportedError(
             f"The budget of {self.budget} is spent: the next query cannot be paid."
@@ -173,17 +177,18 @@ class BudgetedStrategy(Strategy):
         """How many queries were chosen after the initial design."""
         return sum(record.phase != "initial" for record in self.records)
 
-    def _opponent(self, query_id: int, first: Candidate) -> Candidate:
-        """A random item, another one than the first if there is one."""
-        if first.row is not None:
-            row = self.space.row_unlike(first.row, derive_seed(self.seed, "opponent", query_id))
+    def _opponent(self, query_id: int, known: Sequence[Candidate]) -> Candidate:
+        """A random item, another one than some if there is one."""
+        stream = "opponent" if len(known) == 1 else f"opponent {len(known)}"
+        if rows := [one.row for one in known if one.row is not None]:
+            row = self.space.row_unlike(derive_seed(self.seed, stream, query_id), *rows)
             return Candidate(self.space.table[row], row)
-        other = self._uniform("opponent", query_id)
+        other = self._uniform(stream, query_id)
         if not self.space.parameters.real:
             for attempt in range(_ATTEMPTS):
-                if not torch.equal(other.item, first.item.to(other.item)):
+                if not any(torch.equal(other.item, one.item.to(other.item)) for one in known):
                     break
-                other = self._uniform(f"opponent, attempt {attempt}", query_id)
+                other = self._uniform(f"{stream}, attempt {attempt}", query_id)
         return other
 
     def _uniform(self, stream: str, step: int) -> Candidate:
@@ -197,7 +202,7 @@ class BudgetedStrategy(Strategy):
 
     def _learn(self, answered: Answered) -> None:
         if answered.answer is not None:
-            self._add(answered.query, answered.number)
+            self._add(*answered)
 
     def _options(self) -> dict[str, Any]:
         amounts = {name: getattr(self, name) for name in ("duel_cost", "value_cost", "budget")}

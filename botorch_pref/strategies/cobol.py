@@ -427,7 +427,7 @@ class COBOL(Strategy):
         else:
             self.round += 1
             chosen = self._initial() or self._decided()
-        decision, item, opponent = chosen
+        decision, item, opponent = chosen[:3]
         self.decisions.append(decision)
         if opponent is not None:
             return Duel.between(query_id, item, opponent, annotator)
@@ -454,10 +454,11 @@ class COBOL(Strategy):
         if self.space.choices is not None:
             rows = self.space.sample_rows(start + size, seed)[start:].tolist()
             if size == 2 and torch.equal(*items):
-                rows[1] = self.space.row_unlike(rows[0], derive_seed(seed, "other", labels))
+                rows[1] = self.space.row_unlike(derive_seed(seed, "other", labels), rows[0])
                 items = self.space.table[rows]
         decision = Decision(asks, "initial", "initial design", self.weight)
-        return Chosen(decision, *map(Candidate, items, rows))
+        item, *others = map(Candidate, items, rows)
+        return Chosen(decision, item, others[0] if others else None)
 
     def _decided(self) -> Chosen:
         """The query after the initial design."""

@@ -19,9 +19,16 @@ from torch import Tensor
 from botorch_pref.acquisition.knowledge_gradient import (
     DiscreteKnowledgeGradient,
     DuelingKnowledgeGradient,
+    KnowledgeGradient,
+    SeenTable,
+    gain_of_question,
 )
+from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import checked_positive
+from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
+from botorch_pref.data.ordered import Grades
+from botorch_pref.data.rankings import Rankings
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import joint_draws
@@ -32,13 +39,13 @@ from botorch_pref.kernels.comparison_bias import (
     as_utility,
     marked,
 )
-from botorch_pref.likelihoods import BernoulliLikelihood
+from botorch_pref.likelihoods import BernoulliLikelihood, link_of
 from botorch_pref.models.base import LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answer, Answered, Query
+from botorch_pref.queries import Answer, Answered, Choice, Duel, Evaluate, Grade, Query, Ranking
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import Maximum
-from botorch_pref.strategies.base import Candidate, Chosen, expected_answers, next_best
+from botorch_pref.strategies.base import Candidate, Chosen, expected_answers, next_best, with_more
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
 from botorch_pref.strategies.shortlist import shortlist
 from botorch_pref.strategies.state import Entry, Form, listed, number, tensors, whole
@@ -47,7 +54,10 @@ from botorch_pref.strategies.utility import (
     MOST_LEARNT,
     NUM_INDUCING,
     KernelArgument,
+    answers_to,
     as_likelihood,
+    block_of,
+    by_kind,
     kernel_of,
     own_kernel,
     random_items,
@@ -125,8 +135,12 @@ class CostAwareKG(BudgetedStrategy):
 
     ``ask`` returns a :class:`~botorch_pref.queries.Duel` or an
     :class:`~botorch_pref.queries.Evaluate`; ``recommend`` the maximiser of the posterior mean.
+    Another ``question`` than a duel is about its two items, of a choice or a ranking joined by
+    those that let the expected utility of the best of all grow most; what its answer is worth is
+    found by draws (:func:`~botorch_pref.acquisition.gain_of_question`).
     Hyperparameters are learnt again whenever duels or values have grown by a tenth, from 300 of
-    either at most. Of more than 1,000 answers the model is through some of their items.
+    either at most. Of more than 1,000 answers, duels or values, the model is through some of their
+    items.
 
     Example:
         >>> strategy = CostAwareKG(bounds=bounds, duel_cost=0.1, value_cost=1, budget=30)
@@ -136,6 +150,9 @@ class CostAwareKG(BudgetedStrategy):
 
     Args:
         bounds, choices, space: The domain, see :class:`~botorch_pref.strategies.Strategy`.
+        question: What is asked in place of values: ``"duel"``, ``"best of 4"``, ``"worst of 4"``,
+            ``"rank 3"`` or ``"grade 5"``, with other numbers of items or grades. ``"duel"`` in the
+            names of prices, records and the initial design then stands for that.
         likelihood: The link of duels; logit by default.
         covar_module: The prior covariance of the utility, or what makes one of ``d``, in
             place of the default one.
@@ -158,12 +175,14 @@ class CostAwareKG(BudgetedStrategy):
         units: What the model subtracts from values and divides them by.
     """
 
+    question: str = "duel"
     likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None
     covar_module: KernelArgument = None
     bias: float | None = None
     noise: float | None = 1e-4
 
     record_type: ClassVar[type[QueryRecord]] = GainRecord
+    _asks: ClassVar = (Duel, Choice, Ranking, Grade, Evaluate)
     _entries = BudgetedStrategy._entries | {
         "units": Entry("units", Form(Units.read, list)),
         "parameters": Entry("_parameters", tensors(lambda own: own._build({}, own._answered))),
@@ -172,6 +191,7 @@ class CostAwareKG(BudgetedStrategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._ask_for(self.question)
         self.likelihood = as_likelihood(self.likelihood)
         if self.bias is not None and self.bias != 0:
             self.bias = checked_positive("bias", self.bias)
@@ -253,7 +273,8 @@ class CostAwareKG(BudgetedStrategy):
     ) -> PreferenceGP:
         """A model of some answers; without parameters, one to be fitted."""
         like = self.space.bounds
-        duels = [done for done in answered if done.query.comparisons(done.answer or 0.0)]
+        compared = (done for done in answered if done.query.compares and done.query.is_plain)
+        duels, kinds = by_kind(compared)
         items = marked(self._items_of([query for query, _ in duels]), COMPARED)
         pairs = items.view(len(duels), 2, self.space.dim + 1)
         data = Comparisons.from_pairs(pairs, like.new_tensor([answer for _, answer in duels]))
@@ -271,13 +292,20 @@ class CostAwareKG(BudgetedStrategy):
             data,
             likelihood=cast(BernoulliLikelihood, self.likelihood),
             values=values,
+            choices=[self._block_of(found) for found in kinds],
             covar_module=deepcopy(self._prior),
             mean_module=mean,
             input_transform=self.space.input_transform(num_markers=1),
-            inducing_points=self._inducing_items(data, values),
+            inducing_points=None if kinds else self._inducing_items(data, values),
         )
         model.load_state_dict(parameters, strict=False)  # without values it has fewer
         return model
+
+    def _block_of(self, answered: Sequence[Answered]) -> Choices | Rankings | Grades:
+        """Answers of one kind, other than duels."""
+        shown = marked(self._items_of([query for query, _ in answered]), COMPARED)
+        rows, new = match_items(shown[:0], shown)
+        return block_of(answered, shown[new], rows.view(len(answered), -1))
 
     def _inducing_items(self, data: Comparisons, values: Values | None) -> Tensor | None:
         """Some of the items of very many answers, which inference is through; None for all.
@@ -297,25 +325,27 @@ class CostAwareKG(BudgetedStrategy):
         search = _Search(self, len(self.records), [*duels, *self._unmeasured()])
         kinds = [kind for kind in self.kinds if self._buys(kind)]
         if not kinds:
-            return Chosen(GainRecord("value", "confirm"), *search.candidates(search.confirmed()))
-        found = {kind: search.duel() if kind == "duel" else search.value() for kind in kinds}
+            [item] = search.candidates(search.confirmed())
+            return Chosen(GainRecord("value", "confirm"), item)
+        found = {kind: search.question() if kind == "duel" else search.value() for kind in kinds}
         spread = self.units.spread
         gains = {
             kind: spread * float(found[kind].value) / float(self.price(kind)) for kind in kinds
         }
         kind = max(kinds, key=gains.__getitem__)
         record = GainRecord(kind, "gain", **{f"{one}_gain": gains[one] for one in kinds})
-        return Chosen(record, *search.candidates(found[kind]))
+        item, *others = search.candidates(found[kind])
+        return Chosen(record, item, None, others)
 
     def _buys(self, kind: Kind) -> bool:
         """Whether a query can be paid beside the value that is kept to the end."""
         kept = self.price("value")
         return self.affords(self.price(kind) + (kept if self.affords(kept) else 0))
 
-    def _add(self, query: Query, answer: float) -> None:
+    def _add(self, query: Query, answer: Any) -> None:
         if query.measures:
             self.values.append(Answered(query, answer))
-        elif query.comparisons(answer):
+        elif query.is_plain:
             self.duels.append(Answered(query, answer))
         self._model = None
 
@@ -336,7 +366,7 @@ class _Search:
     def __init__(self, strategy: CostAwareKG, number: int, pending: Sequence[Query]) -> None:
         self.seed = derive_seed(strategy.seed, "optimizer", number)
         self.model, self.noise = strategy.model(pending), strategy.value_noise
-        self.space, self.listed = strategy.space, None
+        self.space, self.listed, self.asked_for = strategy.space, None, strategy.asked
         if self.space.is_large:
             self.listed = shortlist(self.model, marked(self.space.table, UTILITY), self.seed)
             self.space = self.space.subset(self.listed)
@@ -366,6 +396,31 @@ class _Search:
     def confirmed(self) -> Maximum:
         """What is recommended, if that can be measured; else the next best item."""
         return self._unasked(self.recommended, PosteriorMean(self.model))
+
+    def question(self) -> Maximum:
+        """The duel of the largest gain, or a larger question about its items, for an answer."""
+        pair = self.duel()
+        if self.asked_for.kind is Duel:
+            return pair
+        if pair.indices is None:
+            sample = self.space.sample(_NEARBY, self.seed)
+            items = torch.cat([pair.items, self.reference, sample])
+        else:
+            asked = self.contenders.new_tensor(pair.indices)
+            rows = torch.cat([asked, self.contenders, self.space.distinct_rows[:_POOL]])
+            items = self.space.table[rows]
+        views = torch.cat([marked(items, UTILITY), marked(items, COMPARED)])
+        with torch.no_grad():
+            both = self.model.posterior(views)
+        table = SeenTable.of_both(both.mean.squeeze(-1), both.covariance_matrix)
+        known = self.space, items, table.mean, table.covariance
+        chosen = with_more([0, 1], self.asked_for.num_items, *known, self.seed)
+        table = table.times(link_of(self.model).scale / self.model.likelihood.scale)
+        repeats = KnowledgeGradient.repeats
+        gains = gain_of_question(table, chosen, answers_to(self.asked_for, self.model), repeats)
+        best = max(gain / times for gain, times in zip(gains, repeats, strict=True))
+        indices = None if pair.indices is None else tuple(rows[chosen].tolist())
+        return Maximum(items[chosen], pair.value.new_tensor(best), indices)
 
     def duel(self) -> Maximum:
         """The duel of the largest gain; of choices among those that may be best."""

@@ -9,7 +9,11 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from botorch_pref.acquisition.knowledge_gradient import SeenTable, gains_of_pairs
+from botorch_pref.acquisition.knowledge_gradient import (
+    SeenTable,
+    gain_of_question,
+    gains_of_pairs,
+)
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.inference.systems import joint_draws
@@ -18,7 +22,7 @@ from botorch_pref.queries import Choice, Duel, Grade, Query, Ranking
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
 from botorch_pref.strategies.state import Entry, named, number
-from botorch_pref.strategies.utility import better_of_two, masked
+from botorch_pref.strategies.utility import answers_to, better_of_two, masked
 
 _INITIAL = 8  # items that fill the space
 _NOTHING = 1e-4  # gain of an answer, in units of the utility
@@ -129,7 +133,12 @@ class DuelingKG(UtilityStrategy):
         best = pairs[self._best_row(values)].tolist()
         rows = self._with_more(best, items, table.mean, table.covariance)
         found = (items[rows], None) if self.space.choices is None else self._rows(*rows)
-        return float(values.amax()), found
+        gain = float(values.amax())
+        if self.prices and self.asked.kind is not Duel and gain > 0.0:
+            seen = table.times(link.scale / self.learner.likelihood.scale)
+            answers = answers_to(self.asked, self.learner.model())
+            [gain] = gain_of_question(seen, rows, answers, (_REPEATS if is_discrete else 1,))
+        return gain, found
 
     def _seen_table(self, annotator: str | None, generator: Generator) -> tuple[Tensor, SeenTable]:
         """Items that may be the best, and what is known of them and of how someone sees them."""

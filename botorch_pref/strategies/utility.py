@@ -17,7 +17,7 @@ from linear_operator import to_dense
 from torch import Generator, Size, Tensor
 from torch.nn import Module
 
-from botorch_pref.data.blocks import match_items
+from botorch_pref.data.blocks import Block, match_items
 from botorch_pref.data.checks import UNKNOWN_ANNOTATOR, check_word, checked_kappa, checked_positive
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
@@ -31,11 +31,11 @@ from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel, SeenBy, m
 from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
-from botorch_pref.models.answer_parameters import PEOPLE
+from botorch_pref.models.answer_parameters import PEOPLE, learnt_of
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.fully_bayesian import MomentMatchedPreferenceGP
 from botorch_pref.models.preference_gp import PreferenceGP
-from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Ranking, Worst
+from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Question, Ranking, Worst
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space.search_space import MOST_EXACT, SearchSpace
 from botorch_pref.strategies.state import Form, read_tensor
@@ -484,16 +484,12 @@ class UtilityLearner:
     def _told_by(self, answered: Sequence[Answered]) -> Told:
         """Answered queries of different items each, by their kinds and numbers of items."""
         plain = [done for done in answered if self._tells(done.query)]
-        kinds: dict[tuple[Any, ...], list[Answered]] = {}
-        for done in plain:
-            kinds.setdefault(_kind_of(done.query), []).append(done)
-        duels = kinds.pop((Duel, 2, 0), [])
-        others = tuple(self._block_of(found) for found in kinds.values())
+        duels, kinds = by_kind(plain)
+        others = tuple(map(self._block_of, kinds))
         return Told(self._comparisons(duels), others, plain)
 
     def _block_of(self, answered: Sequence[Answered]) -> Choices | Rankings | Grades:
         """Answers of one kind to questions of the same number of items, or of grades."""
-        one = answered[0].query
         if self.space.choices is not None and not self.own_utilities:
             like = self.space.bounds
             asked = torch.tensor([query.indices for query, _ in answered], device=like.device)
@@ -503,17 +499,8 @@ class UtilityLearner:
             shown = torch.cat([self._seen(query) for query, _ in answered])
             rows, new = match_items(shown[:0], shown)
             items, rows = shown[new], rows.view(len(answered), -1)
-        told = rows.new_tensor([answer for _, answer in answered])
         who = self._who(answered) if self.tells_people_apart else None
-        if isinstance(one, Grade):
-            return Grades(items, rows, told, one.num_grades, annotator=who)
-        if isinstance(one, Worst):
-            is_worst = torch.arange(rows.shape[-1], device=rows.device) == told.unsqueeze(-1)
-            rows = rows.gather(-1, is_worst.int().argsort(dim=-1, stable=True))
-            return Rankings(items, rows, num_best=0, num_worst=1, annotator=who)
-        if isinstance(one, Ranking):
-            return Rankings(items, rows.gather(-1, told), annotator=who)
-        return Choices(items, rows, told, annotator=who)
+        return block_of(answered, items, rows, who)
 
     def _comparisons(self, duels: Sequence[Answered]) -> Comparisons:
         """Answered duels; of choices those that were compared are the items."""
@@ -621,6 +608,45 @@ def check_rows(space: SearchSpace, what: str, most: int = MOST_EXACT) -> None:
 def num_comparisons(query: Query) -> int:
     """How many items a query compares with another one; 1 for a query of a single item."""
     return len(query.items) - 1 if query.compares else 1
+
+
+def by_kind(
+    answered: Iterable[Answered],
+) -> tuple[list[Answered], list[list[Answered]]]:
+    """The duels among answers that compare, and the others by what is one block of data."""
+    kinds: dict[tuple[Any, ...], list[Answered]] = {}
+    for done in answered:
+        kinds.setdefault(_kind_of(done.query), []).append(done)
+    return kinds.pop((Duel, 2, 0), []), [*kinds.values()]
+
+
+def block_of(
+    answered: Sequence[Answered], items: Tensor, rows: Tensor, who: Tensor | None = None
+) -> Choices | Rankings | Grades:
+    """Answers of one kind about ``m x k``-dim rows of items, by annotators if they are given."""
+    one, told = answered[0].query, rows.new_tensor([answer for _, answer in answered])
+    if isinstance(one, Grade):
+        return Grades(items, rows, told, one.num_grades, annotator=who)
+    if isinstance(one, Worst):
+        is_worst = torch.arange(rows.shape[-1], device=rows.device) == told.unsqueeze(-1)
+        rows = rows.gather(-1, is_worst.int().argsort(dim=-1, stable=True))
+        return Rankings(items, rows, num_best=0, num_worst=1, annotator=who)
+    if isinstance(one, Ranking):
+        return Rankings(items, rows.gather(-1, told), annotator=who)
+    return Choices(items, rows, told, annotator=who)
+
+
+def answers_to(asked: Question, model: PreferenceGP) -> list[Block]:
+    """All answers to a question as a model sees them, for ``gain_of_question``."""
+    items = model.items.new_zeros(asked.num_items, 1)
+    query = asked.query(0, items, tuple(range(len(items))), None)
+    told = [Answered(query, answer) for answer in query.answers or ()]
+    data = block_of(told, items, torch.arange(len(items)).expand(len(told), -1).to(items.device))
+    bounds = learnt_of(data, Size())
+    for i, part in enumerate(model.choices):
+        if isinstance(part, Grades) and part.num_grades == asked.num_grades:
+            bounds = dict(model.learnt)[f"choices[{i}]"]
+    return data.blocks(model.likelihood, learnt=bounds)
 
 
 def _kind_of(query: Query) -> tuple[type[Query], int, int]:

@@ -1,9 +1,13 @@
-r"""What telling annotators apart gains on held-out answers of 29 people about light fields.
+r"""What telling annotators apart gains on held-out answers of people.
 
-Items are described by their scene, the type of their distortion and its level. ``pooled`` is
-``PreferenceGP`` without annotators; the others have annotators of whom reliability, offset of the
-first item and lapses are learnt, or some of these alone. ``bradley-terry`` has a utility of its own
-for each item. Either single answers are held out, or all answers to some pairs.
+*light-fields* are 26,580 answers of 29 people, *tone-mapping* 1,213 answers of 18 others about
+videos under seven tone mapping operators. ``--shuffle`` draws by chance who gave an answer and
+which item was the first one, so that there is nothing to learn of people.
+
+Items are described by their scene, the type of their distortion, or operator, and its level.
+``pooled`` is ``PreferenceGP`` without annotators; the others have annotators of whom reliability,
+offset of the first item and lapses are learnt, or some of these alone. ``bradley-terry`` has a
+utility of its own for each item. Either single answers are held out, or all answers to some pairs.
 Run it with ``python -m experiments annotators``.
 """
 
@@ -39,6 +43,10 @@ MODELS = {
     "bradley-terry": (),
     "bradley-terry all": ("reliability", "offset", "lapse"),
 }
+DATA = {
+    "light-fields": "light_field_answers.csv.gz",
+    "tone-mapping": "tone_mapping_answers.csv.gz",
+}
 _NO_LAPSE = -40.0  # its logit
 _ALONE = 0.005  # a lengthscale at which no two items are alike
 
@@ -52,9 +60,9 @@ class Answers(NamedTuple):
     who: Tensor
 
 
-def light_field_answers() -> Answers:
-    """All answers, in the order in which the items were shown."""
-    table = pd.read_csv(Path(__file__).parent / "data" / "light_field_answers.csv.gz")
+def answers_of_people(name: str = "light-fields") -> Answers:
+    """All answers of a data set, in the order in which the items were shown."""
+    table = pd.read_csv(Path(__file__).parent / "data" / DATA[name])
     sides = [
         list(zip(table["scene"], table[f"type_{i}"], table[f"level_{i}"], strict=True))
         for i in "12"
@@ -73,6 +81,15 @@ def light_field_answers() -> Answers:
     return Answers(torch.tensor(items, dtype=torch.double), pairs, wins, who)
 
 
+def shuffled(data: Answers) -> Answers:
+    """The same answers, of people and with first items that are drawn by chance."""
+    generator = torch.Generator().manual_seed(1)
+    who = data.who[torch.randperm(len(data.who), generator=generator)]
+    turned = torch.rand(len(who), generator=generator) < 0.5
+    pairs = torch.where(turned.unsqueeze(-1), data.pairs.flip(-1), data.pairs)
+    return Answers(data.items, pairs, torch.where(turned, 1.0 - data.wins, data.wins), who)
+
+
 class Part(NamedTuple):
     """One model, learnt without one fold."""
 
@@ -81,11 +98,15 @@ class Part(NamedTuple):
     folds: int
     holds_pairs: bool
     people: int | None
+    data: str
+    shuffle: bool
 
     @num_threads()
     def run(self) -> list[dict[str, str | int | float]]:
         """A row for each held-out answer."""
-        data = light_field_answers()
+        data = answers_of_people(self.data)
+        if self.shuffle:
+            data = shuffled(data)
         if self.people is not None:
             some = data.who < self.people
             data = data._replace(pairs=data.pairs[some], wins=data.wins[some], who=data.who[some])
@@ -155,12 +176,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--folds", type=count, default=5, help="default: 5")
     parser.add_argument("--pairs", action="store_true", help="hold out all answers to a pair")
-    parser.add_argument("--people", type=count, help="of so many of the 29; default: all")
+    parser.add_argument("--people", type=count, help="of so many of them; default: all")
+    parser.add_argument("--data", choices=[*DATA], default="light-fields", metavar="NAME")
+    parser.add_argument("--shuffle", action="store_true", help="leave nothing to learn of people")
     parser.add_argument("--jobs", type=jobs, default=1, help="number of processes; default: 1")
     parser.add_argument("--out", metavar="CSV", help="save the log probabilities here")
     arguments = parser.parse_args(argv)
     parts = [
-        Part(model, fold, arguments.folds, arguments.pairs, arguments.people)
+        Part(
+            model,
+            fold,
+            arguments.folds,
+            arguments.pairs,
+            arguments.people,
+            arguments.data,
+            arguments.shuffle,
+        )
         for fold in range(arguments.folds)
         for model in arguments.models
     ]

@@ -398,6 +398,21 @@ def test_telling_people_apart_pays(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "offset" in capsys.readouterr().out
 
 
+def test_other_people_and_nothing_to_learn(capsys: pytest.CaptureFixture[str]) -> None:
+    data = light_fields.answers_of_people("tone-mapping")
+    assert (len(data.wins), len(data.items), len(data.who.unique())) == (1213, 35, 18)
+    drawn = light_fields.shuffled(data)
+
+    lost = [one.pairs.gather(-1, one.wins.long().unsqueeze(-1)) for one in (data, drawn)]
+    assert torch.equal(*lost)
+    assert torch.equal(drawn.who.sort().values, data.who.sort().values)
+    assert not torch.equal(drawn.who, data.who)
+    assert not torch.equal(drawn.pairs, data.pairs)
+    command = "--data tone-mapping --shuffle --people 2 --folds 2 --models pooled both"
+    assert light_fields.main(command.split()) == 0
+    assert "both" in capsys.readouterr().out
+
+
 def test_how_many_answers_of_known_people_are_needed() -> None:
     """Half of them, where known ones are as near after 40 as pooled ones after 80."""
     rows = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -10,14 +11,15 @@ import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
+from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.comparison_bias import UTILITY, marked
-from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.queries import Choice, Duel, Evaluate, Grade, Query, Ranking, Worst
 from botorch_pref.strategies import CostAwareKG
 from botorch_pref.strategies.cost_aware_kg import _Search
 from tests.contracts.strategy import StrategyContract
 from tests.models.common import rand
 from tests.strategies.budget import WIDE as BOX
-from tests.strategies.budget import play, reply
+from tests.strategies.budget import play, reply, value
 
 TABLE = rand(6, 2)
 
@@ -182,8 +184,8 @@ def test_many_choices() -> None:
 def test_a_recommendation_before_anything_was_learnt_has_no_unit(domain: dict[str, Tensor]) -> None:
     def recommended(scale: float, offset: float) -> Tensor:
         strategy = CostAwareKG(num_initial_duels=0, num_initial_values=5, **domain)
-        for value in (0.3, 0.1, 0.7, 0.2):
-            strategy.tell(strategy.ask(), offset + scale * value)
+        for told in (0.3, 0.1, 0.7, 0.2):
+            strategy.tell(strategy.ask(), offset + scale * told)
         return strategy.recommend()
 
     wanted = recommended(1.0, 0.0)
@@ -199,3 +201,54 @@ def test_what_could_not_be_measured_is_not_asked_for_again_however_noisy_values_
         strategy.tell(query, None)
         asked.append(query.indices)
     assert len({*asked}) == 4
+
+
+def best_answer(query: Query) -> Any:
+    """The most likely answer of whoever knows the utility."""
+    if query.measures:
+        return reply(query)
+    chances = query.probabilities(10.0 * value(query.items), torch.sigmoid)
+    return max(chances, key=chances.__getitem__)
+
+
+QUESTIONS = {"best of 4": Choice, "worst of 3": Worst, "rank 3": Ranking, "grade 5": Grade}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_asks_other_questions(question: str) -> None:
+    """Of different items, for their price, and the same ones from a state."""
+    make = on_a_box if question == "best of 4" else on_items
+    strategy = make(question=question, duel_cost="0.01", budget=None)
+    for _ in range(9):
+        state = json.loads(json.dumps(strategy.state_dict()))
+        query = strategy.ask()
+        assert CostAwareKG.from_state_dict(state, covar_module=known_kernel).ask() == query
+        assert isinstance(query, Evaluate) or type(query) is QUESTIONS[question]
+        assert query.is_plain
+        strategy.tell(query, best_answer(query))
+    assert [record.kind for record in strategy.records[:5]] == ["duel"] * 3 + ["value"] * 2
+    assert all(record.duel_gain >= 0.0 for record in strategy.records[5:])
+    assert any(record.kind == "duel" for record in strategy.records[5:])
+    assert value(strategy.recommend()) > value(TABLE if make is on_items else BOX).mean()
+
+
+def test_best_of_two_gains_what_a_duel_does() -> None:
+    gains = []
+    for question in ("duel", "best of 2"):
+        strategy = on_items(question=question, budget=None)
+        play(strategy, 6, best_answer)
+        gains.append(strategy.records[5].duel_gain)
+    assert gains[1] == pytest.approx(gains[0], rel=0.05)
+
+
+def test_questions_that_cannot_be_asked() -> None:
+    with pytest.raises(ComparisonDataError, match="7 items needs as many different"):
+        on_items(question="best of 7")
+    with pytest.raises(ComparisonDataError, match="`question` must be"):
+        on_items(question="best")
+    strategy = on_items()
+    strategy.ask()
+    state = strategy.state_dict()
+    state["options"]["question"] = "best of 3"
+    with pytest.raises(ComparisonDataError, match=r"Query 0, a duel of 2 items, is none of"):
+        CostAwareKG.from_state_dict(state, covar_module=known_kernel)

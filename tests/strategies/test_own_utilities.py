@@ -230,6 +230,22 @@ def test_it_asks_whom_it_pays_to_ask(domain: Any, monkeypatch: Any) -> None:
     assert strategy.ask("ann").annotator == "ann"  # whoever it would ask
 
 
+def test_gains_are_those_of_what_is_asked() -> None:
+    """Of the same items a ranking tells more than the favourite."""
+    known = []
+    for i, name in enumerate(6 * ("ann", "machine")):
+        rows = (i, (7 * i + 3) % 15)
+        worth = wrong_in_a_corner(TABLE[[*rows]], name)
+        known.append((Duel(i, TABLE[[*rows]], rows, name), float(worth[0] > worth[1])))
+    gains = []
+    for question in ("best of 4", "rank 4"):
+        prices = {"ann": 1.0, "machine": 0.05}
+        strategy = DuelingKG(choices=TABLE, question=question, prices=prices, known=known)
+        strategy.ask()
+        gains.append(strategy.gains[0])
+    assert all(0.0 < gains[0][name] < gains[1][name] for name in ("ann", "machine"))
+
+
 def test_prices_are_checked() -> None:
     for prices, match in (
         ({"ann": 1.0}, "`prices` must be of two judges or more"),
