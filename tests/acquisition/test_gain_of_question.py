@@ -61,7 +61,7 @@ def chances(kind: str, f: Array) -> Array:
 
 def quadrature(table: SeenTable, kind: str, repeats: int) -> float:
     """By all sequences of answers, on a grid of the three utilities."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(28)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
     z = np.stack(np.meshgrid(nodes, nodes, nodes, indexing="ij"), -1).reshape(-1, 3)
     weight = np.prod(np.stack(np.meshgrid(*[weights] * 3, indexing="ij"), -1), -1).ravel()
     weight /= weight.sum()

