@@ -329,7 +329,7 @@ def gain_of_question(
         ``mean_j + cov(f_j, f_Q) R^-T E[z | a]``,
 
     where draws of ``z`` are weighted by the likelihood of ``a``. For two items and one answer it is
-    what :func:`gains_of_pairs` computes, but for the error of 2,048 draws, always the same.
+    what ``gains_of_pairs`` computes, but for the error of 2,048 draws, always the same.
 
     Args:
         table: The posterior of the items.
