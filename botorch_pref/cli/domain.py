@@ -71,6 +71,8 @@ def _parse_part(text: str) -> _Part:
                 f"--bounds: {text!r} is not NAME:LOW:HIGH, as in 'milk (ml):0:80'. A category is "
                 "NAME:{A|B}."
             ) from None
+        if ends[0] >= ends[1]:
+            raise UsageError(f"--bounds: {text!r}: the lower bound must be below the upper.")
     with _blaming("--bounds"):
         part = _Part(Dimension.parse(_plain(name))._replace(levels=levels), ends, kinds)
     with _blaming(f"--bounds: {text!r}"):

@@ -20,6 +20,7 @@ from botorch_pref.cli.domain import parse_bounds, read_choices
 from botorch_pref.cli.parser import INTERRUPTED, UsageError
 from botorch_pref.exceptions import StudyFileWarning, UnsupportedError
 from botorch_pref.plotting.drawing import save_figure
+from botorch_pref.plotting.utility import plot_utility
 from botorch_pref.plotting.win_probabilities import plot_win_probabilities
 from botorch_pref.progress import notice
 from botorch_pref.queries import Answer, Query
@@ -42,8 +43,8 @@ _NO_IDENTICAL: dict[str, dict[str, Any]] = {
     "mr-lpf": {"epsilon": 1e-9},
     "max-min-lcb": {"candidate_filter": False},
 }
-_BAR = 20
-_WIDTH = 88
+_BAR = 10
+_WIDTH = 80
 _TOP = 8  # items in the figure
 
 
@@ -222,7 +223,10 @@ class Ask(Session):
     """The command ``ask``; see :meth:`Session.run`."""
 
     domain_options = "--bounds or --choices"
-    greeting = "{name}: {strategy}, {answers} so far. Which is better? What differs is marked *."
+    greeting = (
+        "{name}: {strategy}, {answers} so far. Which is better? * marks what differs.\n"
+        "At 100 % the recommendation is sure enough; a surprise lowers the progress."
+    )
     settled = False  # by the stopping rule, when last seen
 
     def begin(self, space: SearchSpace) -> Strategy:
@@ -306,14 +310,17 @@ def _progress_bar(study: Study, found: Recommendation) -> str:
         return text  # with few answers a probability mostly depends on the prior
     tenths = round(10 * (found.good_enough or 0.0))
     sure = f"{tenths} of 10" if 0 < tenths < 10 else "almost all" if tenths else "hardly any"
-    return f"{text}; in {sure} such studies nothing asked is better"
+    return f"{text}; in {sure} cases nothing asked is better"
 
 
 def _figure(study: Study, found: Recommendation) -> Figure | None:
-    """The win probabilities of the best items, without items that hardly differ from others."""
-    beliefs = study.beliefs()
+    """A map of the utility; of choices the win probabilities of the best."""
+    beliefs, space = study.beliefs(), study.space
     if beliefs is None:
         return None
+    if space.choices is None:
+        names = study.dimensions
+        return plot_utility(beliefs.model, space, recommended=found.item, names=names)
     beliefs, row = beliefs.with_item(found.item)
     rows = beliefs.distinct(_TOP, row)
     if len(rows) < 2:

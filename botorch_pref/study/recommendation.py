@@ -216,20 +216,21 @@ def recommendation(
         f"{_chance(probability_best)}."
     ]
     runner_up, wins = None, None
+    called = "the runner-up" if alike[best] else "the best of those asked"
     for other in beliefs.distinct(2, row)[1:]:
         runner_up = beliefs.items[other]
         with torch.no_grad():
             wins = float(beliefs.model.win_probability(beliefs.items[[row, other]]))
         texts.append(
-            f"Against the runner-up ({describe(runner_up)}) it wins a duel with probability "
+            f"Against {called} ({describe(runner_up)}) it wins a duel with probability "
             f"{_chance(wins)}."
         )
-    wins_more = f"would win more than {0.5 + rule.margin:.0%} of duels with it"
-    texts.append(f"With probability {_chance(good_enough)} none of them {wins_more}.")
+    wins_more = f"would win more than {100 * (0.5 + rule.margin):.0f} % of duels with it"
+    texts.append(f"With probability {_chance(good_enough)} no asked item {wins_more}.")
     if beliefs.num_answers < rule.min_answers:
         texts = [f"{describe(item)}; too few answers to say how sure that is."]
-    if not alike[best]:
-        texts.append(f"The best of those asked: {describe(best_asked)}.")
+        if not alike[best]:
+            texts.append(f"The best of those asked: {describe(best_asked)}.")
     return Recommendation(
         item,
         values,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from botorch_pref.cli import main
 from botorch_pref.exceptions import UnsupportedError
@@ -60,7 +61,7 @@ def test_a_session(typed: Type, capsys: Capture) -> None:
     assert "'better' is no answer: type 1 or 2 for the better one, = for no pref" in shown.out
     assert shown.out.count("The last answer is taken back.") == 1
     assert len(re.findall(r"    progress \[#*\.*\] \d+ %\n", shown.out)) == 3
-    assert "such studies" not in shown.out  # too few answers
+    assert "of 10 cases" not in shown.out  # too few answers
     assert "3 answers and 1 skip, saved in " in shown.out
     found = study.recommend()
     assert "Recommended: " + " ".join(found.statement.split()) in " ".join(shown.out.split())
@@ -101,6 +102,26 @@ def test_choices(typed: Type, capsys: Capture) -> None:
     assert study.dimensions[1].label == "size (m2)"
 
 
+def test_what_is_drawn(typed: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map of a box, in which the recommended item is marked; of choices who wins."""
+    figures = []
+
+    def kept(figure: Figure, path: Path) -> Path:
+        figures.append(figure)
+        return path
+
+    monkeypatch.setattr("botorch_pref.cli.session.save_figure", kept)
+    Path("sizes.csv").write_text("size\n1\n2\n3\n")
+    assert typed("1 2", "--bounds", "x:0:1,y (ml):0:2", "--strategy", "random") == 0
+    assert typed("1 2", "--choices", "sizes.csv", "--strategy", "random", file="b.json") == 0
+    assert [figure.axes[0].get_title(loc="left") for figure in figures] == [
+        "Mean",
+        "Chance (%) that the row wins a duel",
+    ]
+    assert figures[0].axes[0].get_ylabel() == "y (ml)"
+    assert "recommended item" in [text.get_text() for text in figures[0].legends[0].get_texts()]
+
+
 @pytest.mark.usefixtures("short_searches")
 def test_a_probability_is_shown_once_it_means_something(typed: Type, capsys: Capture) -> None:
     assert typed("q", "--bounds", "x:0:1") == 0
@@ -108,10 +129,10 @@ def test_a_probability_is_shown_once_it_means_something(typed: Type, capsys: Cap
         assert isinstance(study.strategy, DuelingKG)  # the default strategy
         for _ in range(14):
             study.tell(study.ask(), 1.0)
-    assert "such studies" not in capsys.readouterr().out
+    assert "of 10 cases" not in capsys.readouterr().out
     assert typed("1") == 0
     shown = capsys.readouterr().out
-    assert re.search(r"progress \[#*\.*\] \d+ %; in \d of 10 such studies nothing asked is", shown)
+    assert re.search(r"progress \[#*\.*\] \d+ %; in \d of 10 cases nothing asked is better", shown)
     assert "is the best of" in shown
 
 
@@ -119,6 +140,7 @@ def test_a_probability_is_shown_once_it_means_something(typed: Type, capsys: Cap
     ("arguments", "message"),
     [
         ([], "there is no study 'study.json' yet; begin it with --bounds or --choices."),
+        (["--bounds", "milk (ml):80:0"], "'milk (ml):80:0': the lower bound must be below"),
         (["--bounds", "x:0"], "--bounds: 'x:0' is not NAME:LOW:HIGH"),
         (["--choices", "none.csv"], "--choices: 'none.csv' cannot be read"),
         (["--choices", "none.csv", "--bounds", "x:0:1"], "give --bounds or --choices, not both."),

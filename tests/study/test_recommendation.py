@@ -73,8 +73,8 @@ def test_a_recommendation(tmp_path: Path) -> None:
         assert found.win_probability > 0.5
         assert found.statement.startswith(
             f"{named}. It, or one that hardly differs, is the best of 21 items with probability "
-            f"{found.probability_best:.2f}. Against the runner-up "
-            f"({study.describe(found.runner_up)}) it wins a duel with probability "
+            f"{found.probability_best:.2f}. Against the best of those asked "
+            f"({study.describe(found.best_asked)}) it wins a duel with probability "
             f"{found.win_probability:.2f}. "
         )
         assert found.progress == pytest.approx(min(1.0, found.good_enough / 0.9))
