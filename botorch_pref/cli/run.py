@@ -21,7 +21,7 @@ from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.problems.registry import get_problem
 from botorch_pref.problems.synthetic import SyntheticProblem
 from botorch_pref.progress import notice, tracked
-from botorch_pref.queries import Duel, Evaluate
+from botorch_pref.queries import Duel
 from botorch_pref.randomness import derive_seed
 from botorch_pref.runner.simulation import History, random_play, seeds_of_run, simulate
 from botorch_pref.runner.store import replacing
@@ -115,14 +115,13 @@ def _writable_folder(args: argparse.Namespace) -> Path:
 
 
 def _title(history: History, problem: PreferenceProblem, args: argparse.Namespace) -> str:
-    """What was run and asked, as in ``"branin, eubo (practical), 90 duels, seed 0"``."""
+    """What was run and asked, as in ``"branin, eubo, 90 duels, seed 0"``."""
     counts = history.table["kind"].value_counts(sort=False)
     parts = [f"{count} {_NOUNS[str(kind)]}{'s' * (count > 1)}" for kind, count in counts.items()]
-    if "cost" in history.table:
-        parts.append(f"cost {history.table['cost'].iloc[-1]:.6g}")
-    return ", ".join(
-        [problem.name, f"{args.strategy} ({args.preset})", *parts, f"seed {args.seed}"]
-    )
+    if "cost" in history.table and (cost := history.table["cost"].iloc[-1]):
+        parts.append(f"cost {cost:.6g}")
+    preset = f" ({args.preset})" if args.preset != "practical" else ""
+    return ", ".join([problem.name, args.strategy + preset, *parts, f"seed {args.seed}"])
 
 
 def _report(
@@ -140,14 +139,12 @@ def _report(
     lines |= _recommendation(history, problem)
     if args.strategy != "random" and len(duels) == number:
         lines["random pairs"] = _random_pairs(history, problem, args.seed)
-    regret = "dueling regret"
-    if kinds.eq(Evaluate.kind).any():
-        regret += ", of a value that of its item with itself"
-    regret += f"; random play expects {number * history.random_regret:.2f}"
-    lines["cumulative regret"] = f"{history.cumulative_regret:.2f} ({regret})"
-    if len(duels):  # no value can be of an item with itself
-        same = history.num_identical
-        lines["identical pairs"] = f"{same} of {len(duels)} duels ({same / len(duels):.0%})"
+    random = number * history.random_regret
+    lines["cumulative regret"] = (
+        f"{history.cumulative_regret:.2f} (random: {random:.2f}); low where good items were shown"
+    )
+    if same := history.num_identical:
+        lines["the same item"] = f"shown twice in {same} of {len(duels)} duels"
     noun = _NOUNS[kinds.iloc[0]] if kinds.nunique() == 1 else "query"
     each = 1000 * history.seconds / number
     lines["time"] = f"{history.seconds:.1f} s ({each:.0f} ms a {noun})"
@@ -175,11 +172,11 @@ def _random_pairs(history: History, problem: PreferenceProblem, seed: int) -> st
     mean, error = float(utilities.mean()), float(utilities.std()) / _RANDOM_RUNS**0.5
     text = f"{mean:.4g} ± {error:.2g}"
     if isinstance(problem, Catalyst):
-        text = f"{_PERCENT * mean:.1f} ± {_PERCENT * error:.1f} % hydrogen"
-    text += f" after as many duels (mean of {_RANDOM_RUNS} runs"
+        text = f"{_PERCENT * mean:.1f} ± {_PERCENT * error:.1f} %"
+    text += f" after {history.num_duels} duels ({_RANDOM_RUNS} runs"
     if problem.choices is not None:
         best = sum(utility == problem.optimal_value for utility in found)
-        text += f", {best} of which found the best"
+        text += f"; {best} found the best"
     return f"{text})"
 
 
@@ -196,8 +193,8 @@ def _recommendation(history: History, problem: PreferenceProblem) -> dict[str, s
         best = int(problem.utilities.argmax())
         measured, highest = (_PERCENT * float(problem.utilities[i]) for i in (index, best))
         fractions = ", ".join(f"{name} {x:.3f}" for name, x in zip(_ELEMENTS, item, strict=True))
-        text = f"{measured:.2f} % hydrogen{rank} (the best: {highest:.2f} %, {problem.names[best]})"
-        return {"recommended": f"{problem.names[index]} ({fractions})", "measured yield": text}
+        text = f"{measured:.2f} %{rank} (best: {highest:.2f} %, {problem.names[best]})"
+        return {"recommended": f"{problem.names[index]} ({fractions})", "hydrogen yield": text}
     lines = {"recommended item": _vector(item)}
     if isinstance(problem, SyntheticProblem) and problem.unit_cube:
         lower, upper = problem.function.get_buffer("bounds")

@@ -100,12 +100,13 @@ def plot_regret(
     known = table[table["recommendation_regret"].notna()]
     step, regret = known["step"], utility_scale * known["recommendation_regret"]
     texts = _query_texts(known, ("recommended",))
-    curve = Curve(**_columns(step, regret, texts), colour=GREEN, shape="post")
+    style = {"colour": GREEN, "shape": "post", "name": "recommended item"}
+    curve = Curve(**_columns(step, regret, texts), **style)
     recommended: list[Mark] = [curve]
     limits: tuple[float | None, float | None] = (None, None)
     if len(known):
         end = _columns(step.iloc[-1:], regret.iloc[-1:], texts)
-        recommended.append(Points(**end, colour=GREEN, size=5.0))
+        recommended.append(Points(**end, colour=GREEN, size=5.0, name="recommended at the end"))
         # A curve at zero does not lie on the axis.
         top = max(regret.max(), 0.1 * utility_scale)
         limits = -0.04 * top, 1.08 * top

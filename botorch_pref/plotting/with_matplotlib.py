@@ -81,7 +81,7 @@ def render(drawing: Drawing) -> Figure:
             [*handles.values()],
             [*map(escaped, handles)],
             title=drawing.legend_title or None,
-            loc="outside lower left",
+            loc="outside lower center",
             ncols=max(int(72.0 * figure.get_figwidth() / longest), 1),
             frameon=False,
             fontsize=SMALL,
