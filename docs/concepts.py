@@ -42,9 +42,8 @@ def utility() -> Figure:
         "", (0.65, high), (0.65, low), arrowprops={"arrowstyle": "<->", "color": VERMILION}
     )
     axes.plot([0.2, 0.65], [low, low], color=VERMILION, lw=0.7)
-    style = {"color": VERMILION, "fontsize": SMALL, "ha": "right"}
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
-    axes.text(0.63, low + 0.2, "difference h", bbox=box, **style)
+    style = {"color": VERMILION, "fontsize": SMALL, "ha": "right", "va": "center"}
+    axes.text(0.63, (low + high) / 2, "difference h", **style)
     axes.set(xlabel="item x", ylabel="utility f(x)")
     heading(axes, "The same differences, so the same answers")
     return figure
@@ -88,6 +87,7 @@ def inference() -> Figure:
         ends, y = model.datapoints[[winner, loser], 0], -6.0 - 0.35 * row
         panels[1].plot(ends, [y, y], color=GREY, lw=0.7)
         panels[1].plot(ends[0], y, "o", color=GREEN, ms=3)
+    panels[1].text(0.05, -5.6, "eight duels: green won", fontsize=SMALL)
     panels[0].set_ylabel("utility less that of 0.5")
     return figure
 
@@ -152,7 +152,7 @@ def sites() -> Figure:
             h, site, ls=dash, color=colour, label={"ep": "site of EP"}.get(kind, "site of Laplace")
         )
         axes.plot(mean, np.log(expit(mean)), "o", color=colour, ms=4)
-    axes.set(xlabel="difference h", ylabel="log", ylim=(-6, 0.8))
+    axes.set(xlabel="difference h", ylabel="log likelihood, log site", ylim=(-6, 0.8))
     axes.legend(loc="lower right", fontsize=SMALL, frameon=False)
     return figure
 

@@ -32,53 +32,49 @@ from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import PFTS, DuelingKG, RandomPairs
 
 
-def answered(bounds: torch.Tensor, best: torch.Tensor, duels: int = 60) -> PreferenceGP:
+def answered(space: SearchSpace, best: torch.Tensor, duels: int = 60) -> PreferenceGP:
     """A model of noisy answers about random items; the nearer to `best` an item is, the better."""
     generator = torch.Generator().manual_seed(0)
-    unit = torch.rand(20, len(best), generator=generator, dtype=torch.double)
-    X = bounds[0] + (bounds[1] - bounds[0]) * unit
-    utility = -12 * ((X - best) / (bounds[1] - bounds[0])).square().sum(-1)
+    X = space.sample(20, seed=0)
+    utility = -12 * ((X - best) / (space.bounds[1] - space.bounds[0])).square().sum(-1)
     first = torch.randint(20, (duels,), generator=generator)
     pairs = torch.stack([first, (first + torch.randint(1, 20, (duels,), generator=generator)) % 20])
     wins = (
         torch.rand(duels, generator=generator) < (utility[pairs[0]] - utility[pairs[1]]).sigmoid()
     )
     comparisons = torch.where(wins, pairs, pairs.flip(0)).T
-    model = PreferenceGP(X, comparisons, input_transform=Normalize(len(best), bounds=bounds))
+    model = PreferenceGP(X, comparisons, input_transform=Normalize(len(best), bounds=space.bounds))
     fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
     return model
 
 
 def utility_of_one_setting() -> Figure:
     """A curve."""
-    bounds = torch.tensor([[0.0], [80.0]], dtype=torch.double)
-    model = answered(bounds, torch.tensor([30.0], dtype=torch.double))
-    return plot_utility(model, bounds, names=["milk (ml)"], unit="logits")
+    space = SearchSpace(torch.tensor([[0.0], [80.0]], dtype=torch.double))
+    model = answered(space, torch.tensor([30.0], dtype=torch.double))
+    return plot_utility(model, space, names=["milk (ml)"], unit="logits")
 
 
 def utility_of_two_settings() -> Figure:
     """Two maps."""
-    bounds = torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.double)
-    model = answered(bounds, torch.tensor([30.0, 70.0], dtype=torch.double))
-    return plot_utility(model, bounds, names=["milk (ml)", "temperature (°C)"], unit="logits")
+    space = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.double))
+    model = answered(space, torch.tensor([30.0, 70.0], dtype=torch.double))
+    return plot_utility(model, space, names=["milk (ml)", "temperature (°C)"], unit="logits")
 
 
 def utility_of_many_settings() -> Figure:
     """Slices, one of them of whole numbers."""
     bounds = torch.tensor([[0.0, 60.0, 1.0], [80.0, 96.0, 4.0]], dtype=torch.double)
-    model = answered(bounds, torch.tensor([30.0, 70.0, 2.0], dtype=torch.double))
     space = SearchSpace(bounds, integer=[2])
+    model = answered(space, torch.tensor([30.0, 70.0, 2.0], dtype=torch.double))
     names = ["milk (ml)", "temperature (°C)", "shots"]
-    items = model.datapoints.clone()
-    items[:, 2] = items[:, 2].round()
-    best = items[model.posterior(items).mean.argmax()]
-    return plot_utility(model, space, recommended=best, names=names, unit="logits")
+    return plot_utility(model, space, names=names, unit="logits")
 
 
 def who_wins() -> Figure:
     """The six best items."""
-    bounds = torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.double)
-    model = answered(bounds, torch.tensor([30.0, 70.0], dtype=torch.double))
+    space = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.double))
+    model = answered(space, torch.tensor([30.0, 70.0], dtype=torch.double))
     return plot_win_probabilities(model, model.datapoints, top=6)
 
 
@@ -96,8 +92,8 @@ def ranking_without_features() -> Figure:
 
 def calibration() -> Figure:
     """Of 120 answers."""
-    bounds = torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.double)
-    model = answered(bounds, torch.tensor([30.0, 70.0], dtype=torch.double), duels=120)
+    space = SearchSpace(torch.tensor([[0.0, 60.0], [80.0, 96.0]], dtype=torch.double))
+    model = answered(space, torch.tensor([30.0, 70.0], dtype=torch.double), duels=120)
     return plot_calibration(pairwise_cross_validation(model, folds=5))
 
 

@@ -77,9 +77,12 @@ def coffee() -> Figure:
         answers.append(float(first < second))
     model = _fitted(PreferenceGP.from_pairs(torch.stack(pairs), torch.tensor(answers).double()))
     _map(taste, model, bounds)
-    taste.plot(*strategy.recommend().tolist(), **STAR)
+    milk, temperature = strategy.recommend().tolist()
+    taste.plot(milk, temperature, **STAR)
+    style = {"color": "white", "fontsize": SMALL, "ha": "center", "va": "top"}
+    taste.text(milk, temperature - 2, "recommended", **style)
     taste.set(xlabel="milk (ml)", ylabel="temperature (°C)")
-    heading(taste, "After 15 answers")
+    heading(taste, "15 answers: dark is good")
     return figure
 
 
@@ -128,15 +131,19 @@ def chemist() -> Figure:
     axes.fill_between(celsius, mean - band, mean + band, color=BLUE, alpha=0.25, lw=0)
     axes.plot(celsius, mean, color=BLUE)
     axes.plot(20 + 60 * at, values[1], "s", color=VERMILION, ms=5, label="measured")
-    foot = float((mean - band).min()) - 0.3
+    foot = float((mean - band).min()) - 0.6
     for row, (winner, loser) in enumerate(duels):
         y = foot - 0.11 * row
         axes.plot(20 + 60 * X[[winner, loser], 0], [y, y], color=GREY, lw=0.7)
-        axes.plot(20 + 60 * X[winner, 0], y, "o", color=GREEN, ms=2.5, label="won" * (row == 0))
-    axes.plot(20 + 60 * float(strategy.recommend()), float(mean.max()), **STAR)
-    axes.set(xlabel="temperature (°C)", ylabel="yield (g)")
-    axes.set_ylim(top=float(mean.max()) + 2.0)
-    axes.legend(loc="upper left", ncols=2, fontsize=SMALL, frameon=False)
+        axes.plot(
+            20 + 60 * X[winner, 0], y, "o", color=GREEN, ms=2.5, label="won a duel" * (row == 0)
+        )
+    best = 20 + 60 * float(strategy.recommend())
+    axes.plot(best, float(mean.max()) + 1.0, **STAR, label="recommended")
+    axes.set(xlabel="temperature (°C)", ylabel="yield (g)", yticks=[-2, 0, 2])
+    axes.set_ylim(top=float(mean.max()) + 3.4)
+    style = {"handletextpad": 0.0, "columnspacing": 0.8, "fontsize": SMALL, "frameon": False}
+    axes.legend(loc="upper left", ncols=3, **style)
     heading(axes, f"{len(duels)} duels and {len(at)} measurements")
     return figure
 
@@ -167,7 +174,7 @@ def loop() -> Figure:
     ]
     y = 0.92
     for text, colour in lines:
-        deep = 0.13 * (1 + text.count("\n"))
+        deep = 0.12 + 0.07 * text.count("\n")
         code.add_patch(Rectangle((-0.05, y - deep), 1.08, deep, facecolor=colour, clip_on=False))
         style = {"family": "monospace", "fontsize": SMALL - 0.5, "va": "top"}
         code.text(-0.02, y - 0.025, text, **style)
@@ -176,10 +183,10 @@ def loop() -> Figure:
     _map(axes, model, bounds)
     for winner, loser in comparisons.tolist():
         axes.plot(*X[[winner, loser]].T, color=GREY, lw=0.7)
-        axes.plot(*X[winner], "o", color=GREEN, ms=3.0)
-        axes.plot(*X[loser], "o", mfc="white", mec=GREY, ms=3.0)
+        axes.plot(*X[winner], "o", color=GREEN, ms=3.0, clip_on=False)
+        axes.plot(*X[loser], "o", mfc="white", mec=GREY, ms=3.0, clip_on=False)
     axes.plot(*X[model.posterior(X).mean.argmax()], **STAR)
-    heading(axes, "All 16 pairs")
+    heading(axes, "All 16 pairs: green won")
     return figure
 
 
