@@ -29,7 +29,7 @@ def test_the_grammar() -> None:
         ("a:0:1,a (ml):{a|b}", " has 'a' more than once"),
         ("index:0:1", "'index' is a column of the history"),
         ("x:{a}", "'x:{a}' needs two levels or more that differ"),
-        ("milk:5:5", "'milk:5:5': `bounds` column 0 is"),
+        ("milk:5:5", "'milk:5:5': the lower bound must be below the upper"),
         ("y:1:2,x:0:nan", "'x:0:nan': `bounds` row 1 is"),
         ("y:1:2,x:0:1:log", "'x:0:1:log': .*`log` needs positive numbers"),
         ("y:1:2,x:0:1.5:int", "'x:0:1.5:int': .*`integer` needs whole numbers"),
