@@ -225,7 +225,7 @@ class Ask(Session):
     domain_options = "--bounds or --choices"
     greeting = (
         "{name}: {strategy}, {answers} so far. Which is better? * marks what differs.\n"
-        "At 100 % the recommendation is sure enough; a surprise lowers the progress."
+        "At 100 % the recommendation is sure enough; new items and surprises lower that."
     )
     settled = False  # by the stopping rule, when last seen
 
