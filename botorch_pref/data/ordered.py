@@ -82,14 +82,15 @@ class Grades(BlockData):
         for grades, and unlike Davidson's does not make a tie more likely where two items are good.
 
         Args:
-            data: Answered duels; a tie counts half a win there.
+            data: Answered duels, of annotators if they have any; a tie counts half a win there.
 
         Raises:
             UnsupportedError: If rows have more than one answer each, or different numbers of them.
         """
         if bool((data.count != 1).any()):
             raise UnsupportedError("Only rows of one answer each tell which of them were ties.")
-        return cls(data.datapoints, data.pairs, (2.0 * data.wins).long(), 3)
+        grade = (2.0 * data.wins).long()
+        return cls(data.datapoints, data.pairs, grade, 3, data.annotator)
 
     def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """One observation a row, of the difference of its two items; see the base class."""

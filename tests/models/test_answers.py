@@ -463,6 +463,14 @@ def test_no_width_of_indifference_is_a_duel() -> None:
     assert_same_posterior(model.posterior(POINTS), make(data=data).posterior(POINTS), atol=1e-7)
 
 
+def test_ties_are_of_who_gave_them_in_the_order_shown() -> None:
+    data = duels(people=3)
+    found = Grades.of_ties(replace(data, wins=data.wins.index_fill(0, torch.tensor([4]), 0.5)))
+    assert torch.equal(found.annotator, data.annotator)
+    assert torch.equal(found.pairs, data.pairs)
+    assert found.grade[4] == 1
+
+
 def test_swapping_both_items_turns_grades_around() -> None:
     data = grades()
     turned = Grades(X, data.pairs.flip(-1), 4 - data.grade, 5)
