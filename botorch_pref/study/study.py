@@ -185,9 +185,9 @@ class Study:
                 ``"rank 3"`` or ``"grade 5"``, with other numbers of items or grades.
             begin_with: Answers of others, which the strategy made here knows before the first
                 question: another study of the same dimensions, or a table with the columns of
-                :attr:`history` for duels, ``annotator`` if people are named there. Each of these
-                has a utility of their own; how far it is from that of this study is learnt, and so
-                how much their answers count.
+                :attr:`history` for duels, ``annotator`` if people are named there and ``shown`` if
+                the order is known. Each of these has a utility of their own; how far it is from
+                that of this study is learnt, and so how much their answers count.
             names: What the dimensions are called, a unit in brackets: ``["milk (ml)"]``, or
                 dimensions; ``x1``, ``x2``, ... by default.
             description: What the study is about.
@@ -539,7 +539,9 @@ def _answers_of_others(source: object, dimensions: Sequence[Dimension]) -> list[
                 [one.number(row[name]) for one, name in zip(dimensions, names, strict=True)]
                 for names in columns
             ]
-            query = Duel(number, torch.tensor(items, dtype=torch.double))
+            shown = row.get("shown")
+            order = tuple(int(i) - 1 for i in shown.split()) if isinstance(shown, str) else None
+            query = Duel(number, torch.tensor(items, dtype=torch.double), order=order)
             answer = query.checked(float(row["answer"]))
         except (BotorchError, TypeError, ValueError) as error:
             raise StudyError(f"`begin_with` row {number}: {error}") from error

@@ -115,7 +115,7 @@ def test_a_study_begins_with_the_answers_of_others(source: str, tmp_path: Path) 
             assert [query.annotator for query, _ in known] == names
             for (query, answer), (asked, told) in zip(known, old.strategy.history, strict=False):
                 assert torch.equal(query.items, asked.items)
-                assert answer == told
+                assert (answer, query.shown) == (told, asked.shown)
             study.tell(study.ask(), 0.0)
     with Study.load(tmp_path / "new.json") as study:
         assert len(study.strategy.known) == 3
@@ -135,6 +135,7 @@ def test_what_a_study_cannot_begin_with(tmp_path: Path) -> None:
             (good.drop(columns="second_x2"), r"lacks the columns \['second_x2'\]"),
             (good.assign(answer=2.0), "row 0: `answer` to query 0 is 2.0"),
             (good.assign(first_x1="much"), "row 0: could not convert"),
+            (good.assign(shown="2 2"), "row 0: `order` must have each position"),
         ):
             with pytest.raises(StudyError, match=f"`begin_with` {match}"):
                 Study.create(path, space, begin_with=source)
