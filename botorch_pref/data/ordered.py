@@ -34,12 +34,13 @@ class Grades(BlockData):
 
     Args:
         datapoints: A ``batch_shape x n x d``-dim tensor of items.
-        pairs: A ``batch_shape x m x 2``-dim tensor of an integer type: rows of ``datapoints``.
+        pairs: A ``batch_shape x m x 2``-dim tensor of an integer type: rows of ``datapoints``, in
+            the order shown if annotators matter.
         grade: A ``batch_shape x m``-dim tensor of an integer type, from 0, the second item is
             better by most, to ``num_grades - 1``, the first is.
         num_grades: The number of grades, at least 2: two are a duel, three a duel with ties.
         annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if their reliabilities
-            matter; see :class:`~botorch_pref.models.AnnotatorEffects`.
+            and offsets matter; see :class:`~botorch_pref.models.AnnotatorEffects`.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, an item is NaN or

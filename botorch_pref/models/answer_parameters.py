@@ -46,8 +46,8 @@ _CENTRE_OF_PEOPLE, _GAP_OF_PEOPLE = 1.0, 0.3  # standard deviations around what 
 class AnnotatorEffects(Module):
     r"""Reliability, offset of the first item and lapses of each annotator, with priors.
 
-    The three of :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`, of duels; of choices,
-    rankings and grades the same reliability alone. The logarithm of the
+    The three of :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`, of duels; of grades the
+    same reliability and offset, of choices and rankings the reliability alone. The logarithm of the
     reliability of people is normal around 0, as the output scale of the kernel is the only scale of
     all; offsets and logits of lapses are normal around what is typical, which is learnt, too. So
     people of whom there are few answers are taken for typical ones, as are new ones.
@@ -173,15 +173,19 @@ class People(NamedTuple):
     def told(self, part: BlockData, block: Block) -> Block:
         """A block of some data, as its annotators answer, where there are any.
 
-        Ratings have bounds of each annotator instead; of all but duels reliability counts alone.
+        Ratings have bounds of each annotator instead. Offsets are of pairs, lapses of duels alone.
         """
         if part.annotator is None or isinstance(part, Ratings):
             return block
         if isinstance(part, Comparisons):
             link = cast(BernoulliLikelihood, block.likelihood)
             return replace(block, likelihood=self.of_duels(link, part.annotator))
-        reliability = _taken(self.reliability, self._index(part.annotator))
-        return replace(block, likelihood=ReliableLikelihood(block.likelihood, reliability))
+        index, likelihood = self._index(part.annotator), block.likelihood
+        if isinstance(part, Grades):  # an offset of a difference moves the bounds the other way
+            own, offset = cast(IntervalLikelihood, likelihood), _taken(self.offset, index)
+            likelihood = replace(own, lower=own.lower - offset, upper=own.upper - offset)
+        reliability = _taken(self.reliability, index)
+        return replace(block, likelihood=ReliableLikelihood(likelihood, reliability))
 
     def of_each(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
         """That of ``...``-dim annotators, of which the last dimensions are the model's batch."""

@@ -511,8 +511,7 @@ class UtilityLearner:
             rows = torch.tensor(indices, dtype=torch.long, device=like.device).view(-1, 2)
             compared, pairs = rows.unique(return_inverse=True)
             data = Comparisons.from_comparisons(self.space.choices[compared], pairs[:0])
-            pairs, told, who = self._as_shown(duels, pairs, told)
-            return data.append_indices(pairs, told, who)
+            return data.append_indices(*self._as_shown(duels, pairs, told))
         pairs = [self._seen(query) for query, _ in duels]
         dim = self.space.dim + self.own_utilities
         shown = torch.stack(pairs) if pairs else like.new_empty(0, 2, dim)
@@ -532,10 +531,7 @@ class UtilityLearner:
         """
         if not (duels and self.tells_people_apart):
             return pairs, told, None
-        swapped = torch.tensor([query.shown[0] == 1 for query, _ in duels], device=told.device)
-        order = swapped.view(-1, *[1] * (pairs.dim() - 1))
-        told = torch.where(swapped, 1.0 - told, told)
-        return torch.where(order, pairs.flip(1), pairs), told, self._who(duels)
+        return *as_shown(duels, pairs, told, 1.0), self._who(duels)
 
     def _who(self, answered: Sequence[Answered]) -> Tensor:
         """The numbers of those who answered."""
@@ -620,12 +616,23 @@ def by_kind(
     return kinds.pop((Duel, 2, 0), []), [*kinds.values()]
 
 
+def as_shown(
+    answered: Sequence[Answered], pairs: Tensor, told: Tensor, most: float
+) -> tuple[Tensor, Tensor]:
+    """``m x 2 x ...``-dim pairs in the order shown, and their answers, from 0 to the most."""
+    swapped = torch.tensor([query.shown[0] == 1 for query, _ in answered], device=told.device)
+    order = swapped.view(-1, *[1] * (pairs.dim() - 1))
+    return torch.where(order, pairs.flip(1), pairs), torch.where(swapped, most - told, told)
+
+
 def block_of(
     answered: Sequence[Answered], items: Tensor, rows: Tensor, who: Tensor | None = None
 ) -> Choices | Rankings | Grades:
     """Answers of one kind about ``m x k``-dim rows of items, by annotators if they are given."""
     one, told = answered[0].query, rows.new_tensor([answer for _, answer in answered])
     if isinstance(one, Grade):
+        if who is not None:
+            rows, told = as_shown(answered, rows, told, one.num_grades - 1)
         return Grades(items, rows, told, one.num_grades, annotator=who)
     if isinstance(one, Worst):
         is_worst = torch.arange(rows.shape[-1], device=rows.device) == told.unsqueeze(-1)

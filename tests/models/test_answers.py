@@ -219,8 +219,8 @@ def test_annotators_against_brute_force(link: BernoulliLikelihood) -> None:
     assert_laplace(model, POINTS, log_likelihood)
 
 
-def test_reliabilities_of_other_answers_against_brute_force() -> None:
-    """One reliability a person, whatever they are asked; that of duels, too."""
+def test_who_gave_other_answers_against_brute_force() -> None:
+    """One reliability a person, whatever they are asked; of grades the offset of duels, too."""
     data = [favourites(people=3), rankings(people=2), grades(people=3)]
     model = make(*data, data=duels(6))
     size = model.learnt["annotators"].values().reliability.detach()
@@ -240,7 +240,7 @@ def test_reliabilities_of_other_answers_against_brute_force() -> None:
         for rows, who in zip(data[1].items.tolist(), data[1].annotator.tolist(), strict=True):
             total = total + log_ranking(size[who] * f[2], rows, 4, 0)
         for (i, j), grade, who in zip(*map(Tensor.tolist, _rows(data[2])), strict=True):
-            gap = size[who] * (f[3, i] - f[3, j])
+            gap = size[who] * (f[3, i] - f[3, j]) + offset[who]
             chance = torch.sigmoid(gap - own[grade]) - torch.sigmoid(gap - own[grade + 1])
             total = total + chance.log()
         return total
@@ -258,7 +258,8 @@ def test_who_is_typical_is_as_nobody_is_told_apart() -> None:
     told = make(*(kind(people=2) for kind in kinds))
     pooled = make(*(kind() for kind in kinds))
     with torch.no_grad():
-        told.learnt["annotators"].log_reliability.zero_()
+        for value in told.learnt["annotators"].parameters():
+            value.zero_()
         for name, value in pooled.learnt.named_parameters():
             dict(told.learnt.named_parameters())[name].copy_(value)
     torch.testing.assert_close(told.log_evidence(), pooled.log_evidence(), atol=1e-10, rtol=0)
@@ -287,6 +288,24 @@ def test_who_answers_by_chance_is_found_out(kind: Any) -> None:
     assert error[0] < error["typical"]
 
 
+@pytest.mark.parametrize("inference", ["laplace", "ep"])
+def test_offsets_are_learnt_from_grades(inference: Any) -> None:
+    planted = torch.tensor([1.2, -0.8]).double()
+    number, generator = 300, torch.Generator().manual_seed(0)
+    rows = torch.rand(number, len(X), generator=generator).argsort(-1)[:, :2]
+    who = torch.arange(number) % 2
+    noise = torch.rand(number, generator=generator).double().logit()
+    gap = utility(X)[rows[:, 0]] - utility(X)[rows[:, 1]] + planted[who] + noise
+    grade = torch.bucketize(gap, torch.tensor([-2.0, -0.7, 0.7, 2.0]).double())
+    model = PreferenceGP(None, None, choices=Grades(X, rows, grade, 5, who), inference=inference)
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    table = model.annotators.loc[[0, 1]]
+    found, error = (torch.tensor(table[f"offset{end}"].to_numpy()) for end in ("", "_error"))
+    assert bool((found.sign() == planted.sign()).all())
+    assert bool(((found - planted).abs() < 2.5 * error).all())
+    assert error.max() < 0.25
+
+
 def test_reliabilities_are_of_laplace_where_there_are_several_latent_values() -> None:
     assert make(grades(people=2), inference="ep").log_evidence().isfinite()
     with pytest.raises(UnsupportedError, match="not told apart"):
@@ -300,7 +319,7 @@ def test_reliabilities_are_of_laplace_where_there_are_several_latent_values() ->
 @pytest.mark.parametrize(
     ("kind", "inference"),
     [
-        *((kind, "ep") for kind in ("rankings", "grades", "ratings")),
+        *((kind, "ep") for kind in ("rankings", "grades", "graded by people", "ratings")),
         # whose evidence is Laplace's
         *((kind, "laplace") for kind in ("annotators", "mixed", "reliability")),
     ],
@@ -309,6 +328,7 @@ def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, in
     cases: dict[str, tuple[list[Any], Comparisons | None]] = {
         "rankings": ([rankings(num_best=1, num_worst=1)], None),
         "grades": ([grades()], None),
+        "graded by people": ([grades(people=3)], None),
         "ratings": ([ratings()], None),
         "annotators": ([], duels(30)),
         "reliability": (
@@ -343,18 +363,24 @@ def test_one_answer_is_exact_by_expectation_propagation(link: Any, cavity: float
         spread = (K[0, 0] + K[1, 1] - 2 * K[0, 1]).sqrt()
     density = torch.distributions.Normal(0.0, spread).log_prob(h).exp() * (h[1] - h[0])
     rows = torch.tensor([[0, 1]])
-    for grade in range(3):
+    for grade, who in itertools.product(range(3), (None, rows[:, 0])):
         model = PreferenceGP(
             None,
             None,
-            choices=Grades(X[:2], rows, torch.tensor([grade]), 3),
+            choices=Grades(X[:2], rows, torch.tensor([grade]), 3, who),
             covar_module=kernel,
             likelihood=link,
             inference="ep",
         )
         low, high = model.learnt["choices[0]"].values().detach()[0].tolist()
-        chance = [1 - link(h - low), link(h - low) - link(h - high), link(h - high)][grade]
-        expected = (density * chance).sum().log()
+        value = h
+        if who is not None:
+            with torch.no_grad():
+                model.learnt["annotators"].log_reliability.fill_(1.5)
+                model.learnt["annotators"].typical_offset.fill_(-6.0)
+            value = torch.tensor(1.5).exp() * h - 6.0
+        below, above = link(value - low), link(value - high)
+        expected = (density * [1 - below, below - above, above][grade]).sum().log()
         torch.testing.assert_close(model.log_evidence().detach(), expected, atol=1e-6, rtol=0)
     data = Comparisons(X[:2], rows, torch.ones(1).double(), torch.ones(1).double(), rows[:, 0])
     model = PreferenceGP(X[:2], data, covar_module=kernel, likelihood=link, inference="ep")

@@ -61,6 +61,19 @@ def test_the_model_is_of_pairs_as_they_were_shown() -> None:
     torch.testing.assert_close(table.covariance, expected.covariance_matrix)
 
 
+def test_the_model_is_of_grades_as_they_were_shown() -> None:
+    strategy = RandomPairs(choices=TABLE, seed=2, question="grade 5")
+    for i in range(6):
+        query = strategy.ask(("ann", "bob")[i % 2])
+        strategy.tell(query, float(i % 5))
+    [data] = strategy.learner.model().choices
+    for row, (query, answer) in enumerate(strategy.history):
+        shown = query.items[[*query.shown]]
+        assert torch.equal(data.datapoints[data.pairs[row]], shown)
+        assert data.grade[row] == (4.0 - answer if query.shown[0] else answer)
+    assert {query.shown for query, _ in strategy.history} == {(0, 1), (1, 0)}
+
+
 @pytest.mark.parametrize("question", ["best of 3", "worst of 3", "rank 3", "grade 5"])
 def test_people_are_told_apart_by_answers_of_every_kind(question: str, monkeypatch: Any) -> None:
     shorten_searches(monkeypatch)
