@@ -71,7 +71,7 @@ from botorch_pref.inference.systems import (
     System,
     solve_vector,
 )
-from botorch_pref.likelihoods import SoftmaxLikelihood
+from botorch_pref.likelihoods import ReliableLikelihood, SoftmaxLikelihood
 
 MAX_STEPS = 300
 _TOLERANCE = 1e-6  # of sites, in units of the posterior; the evidence is found to its square
@@ -342,11 +342,12 @@ class _Rows:
     def __init__(self, observations: Observations) -> None:
         self.observations, self.blocks = observations, observations.blocks
         for block in self.blocks:
-            if block.latent_dim > 1 and not isinstance(block.likelihood, SoftmaxLikelihood):
+            likelihood = block.likelihood
+            chosen = likelihood.link if isinstance(likelihood, ReliableLikelihood) else likelihood
+            if block.latent_dim > 1 and not isinstance(chosen, SoftmaxLikelihood):
                 raise UnsupportedError(
                     'inference="ep" needs answers to duels, labels, values or choices of the best '
-                    f"item, of annotators who are not told apart, not "
-                    f"{type(block.likelihood).__name__}."
+                    f"item, not {type(chosen).__name__}."
                 )
         counts = [
             torch.ones_like(block.weight)
@@ -388,8 +389,8 @@ class _Rows:
                 continue
             share = t / t.sum(-1, keepdim=True)
             root = torch.diag_embed(t.sqrt()) - share.unsqueeze(-1) * t.sqrt().unsqueeze(-2)
-            size = _scale(block) * block.weight.sqrt()
-            roots.append(size[..., None, None] * root)
+            size = _scale(block) * block.weight.sqrt().unsqueeze(-1)
+            roots.append(size.unsqueeze(-1) * root)
         return BlockCurvature(roots)
 
     def total_shift(self, precision: Tensor, shift: Tensor) -> Tensor:
@@ -453,15 +454,39 @@ class _Rows:
     def slope_of_likelihoods(self, sites: Sites) -> Tensor:
         """A zero whose gradient is the evidence's in the parameters of likelihoods.
 
-        As the evidence is stationary in the sites, that is the gradient of the tilted masses.
+        As the evidence is stationary in the sites, that is the gradient of the tilted masses; in
+        the reliabilities of choices, that of the integral of the prior times the sites.
         """
         total = sites.mode.new_zeros(())
         if not torch.is_grad_enabled():
             return total
         for block, (m, v, near) in self._split(*sites.cavity.unbind(-2), sites.mode):
-            if block.is_learnt:
+            if block.is_learnt and block.latent_dim == 1:
                 total = total + self._tilted_block(block, m, v, near).log_mass.sum(-1)
+        if any(block.is_learnt and block.latent_dim > 1 for block in self.blocks):
+            total = total + self._slope_of_choices(sites)
         return total - total.detach()
+
+    def _slope_of_choices(self, sites: Sites) -> Tensor:
+        """What has the gradient of the evidence in the reliabilities of choices.
+
+        The curvature ``P`` of a site of utilities is in proportion to the square of the reliability
+        and its shift ``h`` to the reliability, in whose logarithm the derivative of the evidence is
+        ``E[h^T f - f^T P f]``.
+        """
+        curvature, factor = self.curvature(sites.precision), sites.factor
+        assert isinstance(curvature, BlockCurvature)
+        assert isinstance(factor, ExactFactor)
+        shift = self.total_shift(sites.precision, sites.shift) - curvature.apply(sites.latent)
+        marginals = factor.marginals(sites.precision)
+        total = sites.latent.new_zeros(())
+        parts = zip(self._split(sites.latent, shift), curvature.roots, marginals, strict=True)
+        for (block, (mean, own)), root, covariance in parts:
+            if block.is_learnt and block.latent_dim > 1:
+                slope = (mean * own).sum(-1) - (root * (covariance @ root)).sum((-2, -1))
+                reliability = cast(ReliableLikelihood, block.likelihood).reliability
+                total = total + (slope * reliability.log()).sum(-1)
+        return total
 
     def _tilted_block(self, block: Block, m: Tensor, v: Tensor, near: Tensor) -> Moments:
         if block.latent_dim > 1:
@@ -477,9 +502,12 @@ class _Rows:
         return one_hot(block.answer.long(), block.latent_dim).to(like).flatten(-2)
 
 
-def _scale(block: Block) -> float:
-    """What the utilities of a block of choices are multiplied by."""
-    return cast(SoftmaxLikelihood, block.likelihood).scale
+def _scale(block: Block) -> float | Tensor:
+    """What the utilities of a block of choices are multiplied by; of annotators ``... x m x 1``."""
+    likelihood = block.likelihood
+    if isinstance(likelihood, ReliableLikelihood):
+        return likelihood.scale * likelihood.reliability.detach().unsqueeze(-1)
+    return cast(SoftmaxLikelihood, likelihood).scale
 
 
 def _matching_sites(m: Tensor, v: Tensor, moments: Moments) -> tuple[Tensor, Tensor]:

@@ -306,20 +306,27 @@ def test_offsets_are_learnt_from_grades(inference: Any) -> None:
     assert error.max() < 0.25
 
 
-def test_reliabilities_are_of_laplace_where_there_are_several_latent_values() -> None:
-    assert make(grades(people=2), inference="ep").log_evidence().isfinite()
-    with pytest.raises(UnsupportedError, match="not told apart"):
-        make(favourites(people=2), inference="ep").log_evidence()
-    for kind in (favourites, rankings, grades):
-        data = kind(people=2)
-        with pytest.raises(ComparisonDataError, match="annotator"):
-            replace(data, annotator=torch.where(data.annotator == 1, -2, 0))
+@pytest.mark.parametrize("kind", [favourites, rankings])
+def test_one_reliable_person_is_a_larger_scale_by_expectation_propagation(kind: Any) -> None:
+    told = make(kind(people=1), inference="ep")
+    with torch.no_grad():
+        told.learnt["annotators"].log_reliability.fill_(math.log(2.5))
+    scaled = make(kind(), likelihood=LogitLikelihood(2.5), inference="ep")
+    torch.testing.assert_close(told.log_evidence(), scaled.log_evidence(), atol=1e-8, rtol=0)
+    assert_same_posterior(told.posterior(POINTS), scaled.posterior(POINTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [favourites, rankings, grades])
+def test_annotators_of_other_answers_are_checked(kind: Any) -> None:
+    data = kind(people=2)
+    with pytest.raises(ComparisonDataError, match="annotator"):
+        replace(data, annotator=torch.where(data.annotator == 1, -2, 0))
 
 
 @pytest.mark.parametrize(
     ("kind", "inference"),
     [
-        *((kind, "ep") for kind in ("rankings", "grades", "graded by people", "ratings")),
+        *((kind, "ep") for kind in ("rankings", "grades", "ratings", "of people")),
         # whose evidence is Laplace's
         *((kind, "laplace") for kind in ("annotators", "mixed", "reliability")),
     ],
@@ -328,7 +335,10 @@ def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, in
     cases: dict[str, tuple[list[Any], Comparisons | None]] = {
         "rankings": ([rankings(num_best=1, num_worst=1)], None),
         "grades": ([grades()], None),
-        "graded by people": ([grades(people=3)], None),
+        "of people": (
+            [favourites(people=3), favourites(2, people=2), rankings(people=2), grades(people=3)],
+            None,
+        ),
         "ratings": ([ratings()], None),
         "annotators": ([], duels(30)),
         "reliability": (
