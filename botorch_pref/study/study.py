@@ -212,12 +212,17 @@ class Study:
         if not isinstance(stopping, StoppingRule):
             raise StudyError(f"`stopping` must be a StoppingRule, not {stopping!r}.")
         dimensions = dimensions_of(names, space, levels)
+        made = _checked_strategy(space, make)
         if begin_with is not None:
             if isinstance(make, Strategy):
                 raise StudyError("`begin_with` is of a strategy that is made; give `known` to it.")
-            known = _answers_of_others(begin_with, dimensions)
-            make = partial(make, known=known, own_utilities=True)
-        made = _checked_strategy(space, make)
+            known, name = _answers_of_others(begin_with, dimensions), type(made).__name__
+            try:
+                made = make(space=space, known=known, own_utilities=True)
+            except (BotorchError, TypeError) as error:
+                has_own = hasattr(made, "own_utilities")
+                why = error if has_own else "people have no utilities of their own there."
+                raise StudyError(f"`begin_with` cannot be used by {name}: {why}") from error
         content = Content(made, dimensions, description, _now(), stopping, _texts(made._lasting()))
         file = StudyFile(path, writable=True)
         try:

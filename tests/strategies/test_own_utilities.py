@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from botorch_pref.plotting import plot_utility
 from botorch_pref.queries import Duel, Evaluate
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import (
+    COBOL,
     EUBO,
     MRLPF,
     PFTS,
     POPBO,
+    CompGPUCB,
+    CostAwareKG,
     DuelingKG,
     LaplacePOPBO,
     MaxMinLCBStrategy,
@@ -141,6 +145,18 @@ def test_what_a_study_cannot_begin_with(tmp_path: Path) -> None:
                 Study.create(path, space, begin_with=source)
     with pytest.raises(StudyError, match="`begin_with` is of a strategy that is made"):
         Study.create(path, space, DuelingKG(space=space), begin_with=good)
+    for kind, why in (
+        (COBOL, "people have no utilities of their own there"),
+        (CompGPUCB, "people have no utilities of their own there"),
+        (CostAwareKG, "people have no utilities of their own there"),
+        (POPBO, "POPBO takes no `own_utilities`"),
+        (partial(DuelingKG, kappa=1.0), "`own_utilities` needs"),
+    ):
+        with pytest.raises(StudyError, match=rf"`begin_with` cannot be used by \w+: {why}"):
+            Study.create(path, space, kind, begin_with=good)
+    far = good.assign(first_x1=9.0)
+    with pytest.raises(StudyError, match=r"`begin_with` cannot .*: `known` row 0: .* outside"):
+        Study.create(path, space, begin_with=far)
     with Study.create(path, space, begin_with=good) as study:
         assert len(study.strategy.known) == 1
 
