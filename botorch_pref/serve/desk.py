@@ -40,13 +40,15 @@ class Desk:
         database: The URL of a database; by default an SQLite file beside the study.
 
     Raises:
-        StudyError: If the strategy asks not only to compare.
+        StudyError: If the strategy asks not only to compare, or decides whom to ask.
     """
 
     def __init__(self, study: Study, database: str | None = None) -> None:
         if not isinstance(study.strategy, UtilityStrategy):
             name = type(study.strategy).__name__
             raise StudyError(f"`study` is one of {name}, which asks not only to compare.")
+        if getattr(study.strategy, "prices", None):
+            raise StudyError("`study` has `prices`: it decides whom to ask, not who comes.")
         self.study = study
         self.per_person: int | None = None  # how many questions a person answers
         path = study.path.with_name(study.path.name + ".sqlite")

@@ -61,7 +61,8 @@ class BudgetedStrategy(Strategy):
 
     It begins with duels of two random items and values of random items. When what is chosen cannot
     be paid any more it is finished, and ``ask`` raises. Every query that was chosen counts as paid,
-    skipped or not. An opponent that is drawn at random is another item.
+    skipped or not. An opponent that is drawn at random is another item. Annotators are not told
+    apart, and whoever is asked may be asked for a value: ``query.measures`` says so.
 
     A subclass may set ``record_type`` and ``kinds``, and implements ``_next``, ``_add`` and
     ``_recommended``; it adds to ``_entries`` what its choices depend on beside the data, and learns

@@ -160,7 +160,8 @@ class COBOL(Strategy):
     label, where no preference is no objection.
 
     Values are maximised, a label of 1 accepts. Values that others are measuring, or that were
-    skipped, are taken as expected meanwhile, and not asked for again.
+    skipped, are taken as expected meanwhile, and not asked for again. Annotators are not told
+    apart, and whoever is asked may be asked for a value: ``query.measures`` says so.
 
     Example:
         >>> strategy = COBOL(bounds=bounds, seed=0)

@@ -95,12 +95,20 @@ class DuelingKG(UtilityStrategy):
         return sum((self.prices or {}).get(name or "", 0.0) for name in told)
 
     def ask(self, annotator: str | None = None) -> Query:
-        r"""See the base class; with ``prices`` and without a name, of whom it pays to ask."""
+        r"""See the base class; with ``prices`` and without a name, of whom it pays to ask.
+
+        Raises:
+            ComparisonDataError: If ``annotator`` is no string, or is not among ``prices``.
+        """
         if self.prices and annotator is None and self._open:
             return next(iter(self._open.values()))
         return super().ask(annotator)
 
     def _choose(self, query_id: int, annotator: str | None) -> Query:
+        if self.prices and annotator is not None and annotator not in self.prices:
+            raise ComparisonDataError(
+                f"`annotator` {annotator!r} has no price; `prices` are of {', '.join(self.prices)}."
+            )
         if self.prices and annotator is None:
             self._refit()
             names = [*self.prices]

@@ -7,6 +7,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from starlette.routing import Mount
 from botorch_pref.exceptions import StudyError, StudyFileError
 from botorch_pref.serve import create_app
 from botorch_pref.space import SearchSpace
-from botorch_pref.strategies import COBOL, EUBO, MRLPF, RandomPairs
+from botorch_pref.strategies import COBOL, EUBO, MRLPF, DuelingKG, RandomPairs
 from botorch_pref.study import Study
 
 BOX = SearchSpace(torch.tensor([[0.0, 0.0], [10.0, 1.0]], dtype=torch.double))
@@ -378,6 +379,12 @@ def test_a_study_that_cannot_be_shown(tmp_path: Path) -> None:
     with (
         Study.create(tmp_path / "a.json", BOX, COBOL) as study,
         pytest.raises(StudyError, match="COBOL, which asks not only to compare"),
+    ):
+        create_app(study)
+    priced = partial(DuelingKG, prices={"ann": 1.0, "machine": 0.1})
+    with (
+        Study.create(tmp_path / "c.json", BOX, priced) as study,
+        pytest.raises(StudyError, match="`study` has `prices`"),
     ):
         create_app(study)
     for _ in range(2):

@@ -274,6 +274,16 @@ def test_prices_are_checked() -> None:
             DuelingKG(bounds=BOUNDS, prices=prices)
 
 
+def test_who_has_no_price_is_not_asked() -> None:
+    strategy = DuelingKG(bounds=BOUNDS, prices={"ann": 1.0, "machine": 0.05})
+    before = strategy.state_dict()
+    with pytest.raises(ComparisonDataError, match=r"`annotator` 'nobody' has no price; .* ann, m"):
+        strategy.ask("nobody")
+    assert strategy.state_dict() == before
+    strategy.tell(strategy.ask("machine"), 1.0)
+    assert strategy.spent == 0.05
+
+
 @pytest.mark.parametrize("question", ["duel", "best of 3"])
 @pytest.mark.parametrize("domain", [{"choices": TABLE}, {"bounds": BOUNDS}])
 def test_several_people_may_have_open_questions(
