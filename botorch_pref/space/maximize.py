@@ -28,7 +28,7 @@ _RESTARTS, _KNOWN_RESTARTS = 4, 2
 _CONSTRAINED_RESTARTS = 8  # a constraint separates good regions from each other
 _RAW_CHUNK = 128  # what random features of so many items take stays in the cache
 _FEASIBLE_CHUNK = 4096
-_ROUNDING = 1e-9  # of a slack
+_ROUNDING = 1e-9  # of a slack, and of a value
 _ROUNDS = 3  # of moves and a line search
 _MOVES = 16
 _GAIN = 1e-8
@@ -122,8 +122,14 @@ def refine(
                     nonlinear_inequality_constraints=[(feasible, True)],
                 )
                 ends, values = torch.cat([ends, found[0]]), torch.cat([values, found[1]])
-    best = values.argmax()
+    best = first_largest(values)
     return ends[best], values[best]
+
+
+def first_largest(values: Tensor) -> Tensor:
+    """The first index of a value that is the largest up to rounding, which differs by device."""
+    largest = values.amax()
+    return (values >= largest - _ROUNDING * largest.abs()).long().argmax()
 
 
 class MixedSearch:
@@ -154,7 +160,7 @@ class MixedSearch:
                 break
             best = values.topk(-(-len(values) // 2)).indices  # the others are unlikely to catch up
             items, values = items[best], values[best]
-        best = values.argmax()
+        best = first_largest(values)
         return items[best], values[best]
 
     @torch.no_grad()
