@@ -42,6 +42,12 @@ from experiments.speed.timing import Case, Run, Side
 CPU = torch.device("cpu")
 _HERE, _OURS, _ONE = "on the CPU", "PreferenceGP", "one of them"
 _REFIT = 10  # duels
+_REPEATS = 5
+_OPERATIONS: tuple[tuple[str, Operation], ...] = (
+    (FIRST_MEAN, first_mean),
+    (EVIDENCE, evaluation),
+    (POSTERIOR, posterior),
+)
 
 
 class Sizes(NamedTuple):
@@ -50,78 +56,96 @@ class Sizes(NamedTuple):
     duels: tuple[int, ...] = (400, 2_000)
     batches: tuple[int, ...] = (16, 64)
     of_a_batch: tuple[int, ...] = (100, 400)
-    replications: tuple[int, int] = (64, 2_000)  # and duels of each
+    replications: tuple[int, tuple[int, ...]] = (64, (1_000, 2_000))  # and duels of each
     million: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
     evidence: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     inducing: tuple[int, ...] = (512, 2_048)
     points: tuple[int, int] = (100, 4_096)  # items, and bounds
     loop: tuple[int, int, int] = (64, 256, 40)  # replications, items and duels
-    default: int = 30  # duels of the default strategy
+    default: int = 20  # duels of the default strategy
 
 
-QUICK = Sizes((8,), (2,), (5,), (2, 6), (200,), (200,), (8,), (6, 5), (2, 12, 12), 9)
+QUICK = Sizes((8, 9), (2,), (5,), (2, (6, 7)), (200,), (200,), (8,), (6, 5), (2, 12, 12), 9)
 
 
 def device_cases(section: str, sizes: Sizes, device: torch.device) -> list[Case]:
-    """All rows."""
+    """All rows, those last that take longest."""
     return [
-        *_many(section, sizes, device),
-        *_models(section, sizes, device),
+        *_models(section, sizes.duels, device),
         *_batches(section, sizes, device),
         *_bounds(section, sizes, device),
         *_loops(section, sizes, device),
+        *_many(section, sizes, device),
+        *_beside_pairwise(section, sizes.duels, device),
     ]
 
 
-def _models(section: str, sizes: Sizes, device: torch.device) -> list[Case]:
-    """One model, beside the CPU, single precision and ``PairwiseGP``."""
-    operations: tuple[tuple[str, Operation, int], ...] = (
-        (FIRST_MEAN, first_mean, 5),
-        (EVIDENCE, evaluation, 11),
-        (POSTERIOR, posterior, 11),
-    )
+def _models(section: str, sizes: Sequence[int], device: torch.device) -> list[Case]:
+    """One model, beside the CPU and single precision."""
     cases = []
-    for size in sizes.duels:
+    for size in sizes:
         here, there = duels(size), duels(size, device=device)
-        for name, operation, repeats in operations:
+        single = there._replace(X=there.X.float())
+        for name, operation in _OPERATIONS:
             ours = partial(operation, ours_of)
             others = (
-                Side(f"{_OURS} {_HERE}", partial(ours, *here), repeats),
-                Side(f"{_OURS}, float32", partial(ours, *_single(there)), repeats),
-                Side("PairwiseGP", partial(operation, pairwise_of, *there), 1),
+                Side(f"{_OURS} {_HERE}", partial(ours, *here), 3),
+                Side(f"{_OURS}, float32", partial(ours, *single), _REPEATS),
             )
-            own = Side(_OURS, partial(ours, *there), repeats)
+            own = Side(_OURS, partial(ours, *there), _REPEATS)
             remark = _profiled(own) if operation is evaluation and device != CPU else None
             cases.append(Case(section, name, FRESH, size, own, others, remark))
     return cases
 
 
+def _beside_pairwise(section: str, sizes: Sequence[int], device: torch.device) -> list[Case]:
+    """All at the least size, at the largest, where it takes minutes, the first mean alone."""
+    cases = []
+    for size, name, operation in (
+        *((min(sizes), *one) for one in _OPERATIONS),
+        (max(sizes), *_OPERATIONS[0]),
+    ):
+        there = duels(size, device=device)
+        ours, other = (
+            Side(name, partial(operation, build, *there), repeats)
+            for name, build, repeats in ((_OURS, ours_of, _REPEATS), ("PairwiseGP", pairwise_of, 1))
+        )
+        cases.append(Case(section, f"{name}, both on the device", FRESH, size, ours, (other,)))
+    return cases
+
+
 def _batches(section: str, sizes: Sizes, device: torch.device) -> list[Case]:
     """A batch of models, beside one of them and beside the CPU."""
+    few, *_ = sizes.of_a_batch
+    number, replicated = sizes.replications
+    rows = [(b, m, FIRST_MEAN, first_mean) for b in sizes.batches for m in sizes.of_a_batch]
+    rows += [(b, m, EVIDENCE, evaluation) for b in sizes.batches for m in sizes.of_a_batch]
+    rows += [(b, few, FIT, fit) for b in sizes.batches]
+    rows += [(number, m, FIRST_MEAN, first_mean) for m in replicated]
+    rows += [(number, replicated[0], EVIDENCE, evaluation)]  # of more it takes over 80 GB
     cases = []
-    shapes = [(number, size) for number in sizes.batches for size in sizes.of_a_batch]
-    small = (FIRST_MEAN, first_mean, 5), (EVIDENCE, evaluation, 7), (FIT, fit, 1)
-    for number, size in (*shapes, sizes.replications):
-        here = duels(size, batch_shape=Size([number]))
+    for batch, size, name, operation in rows:
+        here = duels(size, batch_shape=Size([batch]))
         there = Duels(*(part.to(device) for part in here))
-        is_large = (number, size) == sizes.replications
-        for name, operation, repeats in small[:2] if is_large else small:
-            ours = partial(operation, ours_of)
-            others = [Side(f"a batch {_HERE}", partial(ours, *here), 1 if is_large else repeats)]
-            if not is_large:
-                one = (part[0] for part in there)
-                others.append(Side(_ONE, partial(ours, *one), repeats))
-            own = Side("a batch", partial(ours, *there), repeats)
-            what = f"{number} models of {FRESH}"
-            cases.append(Case(section, name, what, size, own, (*others,)))
+        ours, is_small = partial(operation, ours_of), size not in replicated
+        others = [Side(f"a batch {_HERE}", partial(ours, *here), 3 if is_small else 1)]
+        if is_small:
+            one = (part[0] for part in there)
+            others.append(Side(_ONE, partial(ours, *one), _REPEATS))
+        own = Side("a batch", partial(ours, *there), _REPEATS)
+        cases.append(Case(section, name, f"{batch} models of {FRESH}", size, own, (*others,)))
     return cases
 
 
 def _many(section: str, sizes: Sizes, device: torch.device) -> list[Case]:
+    """Very many duels; an evidence with the least number of inducing items alone."""
+    few = min(sizes.inducing)
     return [
         case
         for number in sizes.inducing
-        for case in million_cases(section, sizes.million, sizes.evidence, number, device)
+        for case in million_cases(
+            section, sizes.million, sizes.evidence if number == few else (), number, device
+        )
     ]
 
 
@@ -158,10 +182,6 @@ def _loops(section: str, sizes: Sizes, device: torch.device) -> list[Case]:
         )
         for name, data, prepare in work
     ]
-
-
-def _single(known: Duels) -> Duels:
-    return known._replace(X=known.X.float())
 
 
 def _replications(number: int, num_items: int, horizon: int, device: torch.device) -> Run:
@@ -242,14 +262,12 @@ def _profiled(side: Side) -> Callable[[Sequence[object]], str]:
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
             run()
             torch.cuda.synchronize()
-        events = [e for e in found.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+        events = [event for event in found.events() if event.device_type.name == "CUDA"]
         copies = sum("DtoH" in event.name for event in events)
         spans = [event.time_range for event in found.events()]
         whole = max(span.end for span in spans) - min(span.start for span in spans)
         busy = sum(event.time_range.elapsed_us() for event in events)
-        return (
-            f"{len(events)} launches, {copies} transfers to the CPU, at work for "
-            f"{100.0 * busy / whole:.0f} % of the time"
-        )
+        share = f"at work for {100.0 * busy / whole:.0f} % of the time"
+        return f"{len(events)} launches, {copies} transfers to the CPU, {share}"
 
     return remark
