@@ -97,7 +97,7 @@ def box(device: torch.device) -> SearchSpace:
 
 
 CASES = [(name, space) for space in (choices, box) for name in makers()]
-FEW = ("eubo", "pf-ts", "gp-ts", "comp-gp-ucb", "cobol")
+FEW = ("eubo", "pf-ts", "comp-gp-ucb", "cobol")
 CASES += [(name, space) for space in (mixed, shares, table) for name in FEW]
 
 

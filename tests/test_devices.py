@@ -7,6 +7,7 @@ belong; those marked ``cuda`` run the same on a real one.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -221,6 +222,18 @@ def test_values_alone(device: torch.device) -> None:
     model = PreferenceGP(None, None, values=(items, items[:, :1]))
     sampler = SobolQMCNormalSampler(Size([2]), seed=0)
     assert model.fantasize(items[:2], sampler).posterior(items[:3]).mean.device == device
+
+
+def test_a_state_is_read_on_the_device(device: torch.device) -> None:
+    """With what was learnt, within the bounds of its constraints."""
+    here = GPUCB(bounds=BOX, num_initial_values=2, seed=0)
+    for _ in range(4):
+        query = here.ask()
+        here.tell(query, answer(query))
+    state = json.loads(json.dumps(here.state_dict()))
+    there = GPUCB.from_state_dict(state, device)
+    assert there.state_dict()["progress"] == state["progress"]
+    assert there.ask().items.device == device
 
 
 def test_constraints_in_tensors(device: torch.device) -> None:

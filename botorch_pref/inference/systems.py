@@ -336,7 +336,7 @@ class DualFactor(ExactFactor):
 
     def gamma(self) -> Tensor:
         # Well conditioned, as the smallest eigenvalue of ``B`` is 1 or more.
-        return self.curvature.unscale(torch.cholesky_inverse(self.cholesky))
+        return self.curvature.unscale(_inverse(self.cholesky))
 
     def solve_adjoint(self, x: Tensor) -> Tensor:
         right = self.curvature.root_adjoint(matvec(self.covariance, x))
@@ -388,6 +388,16 @@ def solve_vector(cholesky: Tensor, vector: Tensor) -> Tensor:
     # `torch.cholesky_solve` copies the factor, which takes longer than one solution.
     half = solve_triangular(cholesky, vector.unsqueeze(-1), upper=False)
     return solve_triangular(cholesky.mT, half, upper=True).squeeze(-1)
+
+
+def _inverse(cholesky: Tensor) -> Tensor:
+    """``(L L^T)^{-1}``."""
+    if cholesky.device.type != "cuda":
+        return torch.cholesky_inverse(cholesky)
+    # There two batched products are faster: an evidence of 16 models of 400 duels by a quarter.
+    identity = torch.eye(cholesky.shape[-1], dtype=cholesky.dtype, device=cholesky.device)
+    root = solve_triangular(cholesky, identity.expand_as(cholesky), upper=False)
+    return root.mT @ root
 
 
 @cache

@@ -28,7 +28,7 @@ _RESTARTS, _KNOWN_RESTARTS = 4, 2
 _CONSTRAINED_RESTARTS = 8  # a constraint separates good regions from each other
 _RAW_CHUNK = 128  # what random features of so many items take stays in the cache
 _FEASIBLE_CHUNK = 4096
-_ROUNDING = 1e-9  # of a slack
+_ROUNDING = 1e-9  # of a slack, and of a value
 _ROUNDS = 3  # of moves and a line search
 _MOVES = 16
 _GAIN = 1e-8
@@ -67,7 +67,7 @@ def starting_points(
         return torch.cat([rule(part) for part in items.split(_RAW_CHUNK)])
 
     def best_of(items: Tensor, size: int) -> Tensor:
-        return items[values(items).topk(min(size, len(items))).indices]
+        return items[best_first(values(items))[:size]]
 
     if feasible is None and number is None and len(raw) and len(known):
         return torch.cat([best_of(raw, _RESTARTS), best_of(known, _KNOWN_RESTARTS)])
@@ -84,7 +84,7 @@ def peaks_first(values: Tensor, items: Tensor, bounds: Tensor, number: int) -> T
     count = min(2 * unit.shape[-1] + 1, len(unit))
     nearest = torch.cdist(unit, unit).topk(count, largest=False).indices
     peaks = values >= values[nearest].amax(dim=-1)
-    order = values.argsort(descending=True)
+    order = best_first(values)
     return order[peaks[order].long().argsort(descending=True, stable=True)][:number]
 
 
@@ -122,8 +122,18 @@ def refine(
                     nonlinear_inequality_constraints=[(feasible, True)],
                 )
                 ends, values = torch.cat([ends, found[0]]), torch.cat([values, found[1]])
-    best = values.argmax()
+    best = best_first(values)[0]
     return ends[best], values[best]
+
+
+def best_first(values: Tensor) -> Tensor:
+    """Positions of ``... x k``-dim values, the largest first; those of ties in their order.
+
+    Values that differ by rounding alone are ties, as it is another one on every device.
+    """
+    size = values.abs().nan_to_num(0.0, posinf=0.0).amax(-1, keepdim=True)
+    steps = (values / size.clamp_min(torch.finfo(values.dtype).tiny) / _ROUNDING).round()
+    return steps.argsort(dim=-1, descending=True, stable=True)
 
 
 class MixedSearch:
@@ -152,9 +162,9 @@ class MixedSearch:
                 items, values = self._move_real(items, values)
             if not self.parameters.discrete or bool((values - before <= _GAIN).all()):
                 break
-            best = values.topk(-(-len(values) // 2)).indices  # the others are unlikely to catch up
+            best = best_first(values)[: -(-len(values) // 2)]  # the others hardly catch up
             items, values = items[best], values[best]
-        best = values.argmax()
+        best = best_first(values)[0]
         return items[best], values[best]
 
     @torch.no_grad()
@@ -172,7 +182,8 @@ class MixedSearch:
             found = values.new_full(allowed.shape, -torch.inf)
             if bool(allowed.any()):
                 found[allowed] = self.rule(moved[allowed])
-            most, at = found.max(dim=-1)
+            at = best_first(found)[:, 0]
+            most = found.gather(-1, at.unsqueeze(-1)).squeeze(-1)
             gains = most > values[rows] + _GAIN
             chosen = rows[gains]
             items[chosen] = moved[gains, at[gains]]

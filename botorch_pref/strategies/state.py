@@ -177,7 +177,8 @@ def tensors(module: Callable[[Any], Module | None]) -> Form:
             if key not in known:
                 raise ComparisonDataError(f"`{name}` has {key!r}, but may have {[*known]}.")
             parameter, constraint = known[key]
-            found[key] = read_tensor(f"{name} {key}", one, *parameter.shape)
+            own = read_tensor(f"{name} {key}", one, *parameter.shape)
+            found[key] = own.to(parameter.device)
             if constraint is not None and not constraint.check_raw(found[key]):
                 raise ComparisonDataError(f"`{name} {key}` is {one!r}: out of its bounds.")
         return found

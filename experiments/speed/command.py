@@ -13,6 +13,7 @@ import torch
 
 from botorch_pref.cli.parser import UsageError, count
 from experiments.arguments import RESULTS, Parser, positive, writable_folder
+from experiments.speed.devices import QUICK, Sizes, device_cases
 from experiments.speed.duels import Grid
 from experiments.speed.likelihood_ratio import likelihood_ratio_cases
 from experiments.speed.own import ask_cases, million_cases, size_cases
@@ -34,6 +35,8 @@ SECTIONS = {
     "size": "a fit and a suggestion after 100 to 10,000 duels, and of up to 1,000,000 choices",
     "likelihood-ratio": "bounds beside CVXPY with Clarabel and CasADi with IPOPT "
     "(botorch-pref[bench])",
+    "devices": "the same work on the device and on the CPU beside it, with --device cuda: batches, "
+    "10,000,000 duels, a loop of 64 replications; beside PairwiseGP on the device",
 }
 _DESCRIPTION = """\
 Time this package beside others, in one process and with the same data; beside PairwiseGP also with
@@ -98,6 +101,8 @@ def speed_cases(device: torch.device, quick: bool, sections: set[str]) -> list[C
         cases += ask_cases("ask", sizes.ask, device)
     if "size" in sections:
         cases += size_cases("size", sizes.answers, sizes.choices, device)
+    if "devices" in sections and (quick or device.type != "cpu"):
+        cases += device_cases("devices", QUICK if quick else Sizes(), device)
     if "likelihood-ratio" in sections:
         cases += likelihood_ratio_cases("likelihood-ratio", device, quick)
     return cases

@@ -3,6 +3,7 @@ r"""The duels that models are timed on."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -48,6 +49,7 @@ class Duels(NamedTuple):
     comparisons: Tensor
 
 
+@lru_cache(maxsize=2)  # very many take longer than what is timed
 def duels(
     num: int,
     num_items: int | None = None,

@@ -188,10 +188,9 @@ def _evidence(size: int, num_inducing: int, device: torch.device) -> Run:
 
 
 def _memory(results: Sequence[object]) -> str:
-    text = f"peak memory {peak_gigabytes():.2f} GB"
     if torch.cuda.is_initialized():
-        text += f", of the device {torch.cuda.max_memory_allocated() / 1e9:.2f} GB"
-    return text
+        return f"peak memory of the device {torch.cuda.max_memory_allocated() / 1e9:.2f} GB"
+    return f"peak memory {peak_gigabytes():.2f} GB"
 
 
 def peak_gigabytes() -> float:

@@ -35,7 +35,7 @@ NUM_CHOLESKYS = 15
 EVIDENCE = "log evidence and gradient"
 FIT = "fit_gpytorch_mll"
 POSTERIOR = f"posterior of {NUM_PAIRS} pairs, mean and covariance"
-_FIRST_MEAN = "construction and first posterior mean"
+FIRST_MEAN = "construction and first posterior mean"
 _OURS, _OTHER = "PreferenceGP", "PairwiseGP"
 
 Build = Callable[[Tensor, Tensor], Model]
@@ -46,10 +46,10 @@ Operation = Callable[[Build, Tensor, Tensor], Run]
 def pairwise_cases(section: str, grid: Grid, device: torch.device) -> list[Case]:
     """The rows against ``PairwiseGP``."""
     operations: tuple[tuple[str, Operation, int], ...] = (
-        (_FIRST_MEAN, first_mean, 5),
+        (FIRST_MEAN, first_mean, 5),
         (FIT, fit, 3),
         (EVIDENCE, evaluation, 11),
-        (POSTERIOR, _posterior, 21),
+        (POSTERIOR, posterior, 21),
         ("EUBO by optimize_acqf", _eubo, 3),
     )
     cases = []
@@ -66,7 +66,7 @@ def pairwise_cases(section: str, grid: Grid, device: torch.device) -> list[Case]
 def _others(operation: Operation, known: Duels, repeats: int) -> tuple[Side, ...]:
     # PairwiseGP copies three n x n matrices for each pair, and keeps more of them for a gradient:
     # its EUBO took more than 23 GB at 3,200 items.
-    copies = 3 * NUM_PAIRS if operation is _posterior else 300 * (operation is _eubo)
+    copies = 3 * NUM_PAIRS if operation is posterior else 300 * (operation is _eubo)
     gigabytes = copies * len(known.X) ** 2 * 8e-9
     prepare = partial(operation, pairwise_of, *known)
     other = Side(_OTHER, prepare, min(repeats, 3), gigabytes=gigabytes)
@@ -83,7 +83,7 @@ def batch_cases(section: str, sizes: Sequence[int], device: torch.device) -> lis
         data = duels(size, batch_shape=Size([BATCH_SIZE]), device=device)
         one = (data.X[0], data.comparisons[0])
         for name, operation, repeats in (
-            (_FIRST_MEAN, first_mean, 7),
+            (FIRST_MEAN, first_mean, 7),
             (EVIDENCE, evaluation, 7),
             (FIT, fit, 3),
         ):
@@ -136,13 +136,14 @@ def evaluation(build: Build, X: Tensor, comparisons: Tensor) -> Run:
     return closure
 
 
-def _posterior(build: Build, X: Tensor, comparisons: Tensor) -> Run:
+def posterior(build: Build, X: Tensor, comparisons: Tensor) -> Run:
+    """Prepares predictions of pairs from a model that has made some."""
     model, pairs = build(X, comparisons), probes(X, NUM_PAIRS)
 
     def run() -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            posterior = cast(GPyTorchPosterior, model.posterior(pairs))
-            return posterior.mean, posterior.distribution.covariance_matrix
+            found = cast(GPyTorchPosterior, model.posterior(pairs))
+            return found.mean, found.distribution.covariance_matrix
 
     run()  # both models cache what does not depend on the pairs
     return run
@@ -215,6 +216,6 @@ def _objectives(results: Sequence[object]) -> str:
 
 _REMARKS: dict[Operation, Callable[[Sequence[object]], str]] = {
     fit: _objectives,
-    _posterior: _means,
+    posterior: _means,
     _eubo: _values,
 }

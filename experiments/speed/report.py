@@ -21,6 +21,7 @@ from botorch_pref.runner import replacing
 from experiments.speed.pairwise import (
     BATCH_SIZE,
     EVIDENCE,
+    FIRST_MEAN,
     FIT,
     NUM_CHOLESKYS,
     POSTERIOR,
@@ -57,6 +58,10 @@ AIMS = (
     Aim(f"^{_BATCHES}", f"loop of {BATCH_SIZE}", "ratio", 1.0),
     Aim("^1,000,000 .*: mode and posterior", "PreferenceGP", "seconds", 120.0, False),
     Aim("^1,000,000 .*: mode and posterior", "PreferenceGP", "gigabytes", 8.0, False),
+    Aim(f"^64 models of 2,000{_FRESH}{FIRST_MEAN}$", "a batch on the CPU", "ratio", 20.0),
+    Aim(f"^{_BATCHES}100{_FRESH}.*", "one of them", "ratio", 1 / 4),
+    Aim(f"^2,000{_FRESH}{FIRST_MEAN}, both", "PairwiseGP", "ratio", 100.0),
+    Aim("^10,000,000 .*: mode and posterior", "PreferenceGP", "seconds", 60.0, False),
     Aim(r"\(tell, ask\)$", "", "longest", 1.0, False),
     Aim("^30 items, .* bounds", "CVXPY", "ratio", 10.0),
     Aim("^100 items, .* bounds", "CVXPY", "ratio", 3.0),

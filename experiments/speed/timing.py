@@ -173,6 +173,9 @@ class Stopwatch:
         return "" if side.knows_devices or self.device == "cpu" else _ON_CPU
 
     def _timed(self, case: Case, side: Side) -> _Timed:
+        if self.device != "cpu":  # its memory is this side's alone
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
         obstacle = side.obstacle or self._slow.get(_line(case, side), "")
         return _Timed(side, obstacle, self._by_cpu)
 
