@@ -61,7 +61,7 @@ _SAME_ITEM = 1e-3  # of the range of every dimension of a box
 _SAMPLE, _CHUNK, _DRAWS = 1024, 256, 512
 _NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
 _SPREAD, _AROUND, _ASKED = 300, 200, 64  # items of a box that are compared
-_STEPS = (0.01, 0.03, 0.1, 0.3)  # from the best item, of the range of every dimension
+_STEPS = (0.05, 0.1, 0.2, 0.4)  # from the best item, of the range of every dimension
 
 # The ``k x d``-dim items of a query, and their rows where there are choices.
 Pair = tuple[Tensor, tuple[int, ...] | None]
@@ -807,20 +807,27 @@ class UtilityStrategy(Strategy):
         return self._best_item(PosteriorMean(model), seed)
 
     def _items_to_compare(self, model: PreferenceGP, generator: Generator) -> Tensor:
-        """``n x d``-dim items of a box that may be the best."""
+        """``n x d``-dim items of a box that may be the best; see :meth:`_opposite_rows`."""
         sample = self.space.sample(_SPREAD, self._seed("table"))
         if not model.num_observations:
             return sample
         best = self._best_mean(model, "optimizer")
-        steps = torch.randn(_AROUND, self.space.dim, generator=generator, dtype=torch.double)
-        steps *= torch.tensor(_STEPS).double().repeat(_AROUND // len(_STEPS)).unsqueeze(-1)
+        steps = torch.randn(_AROUND // 2, self.space.dim, generator=generator, dtype=torch.double)
+        steps *= torch.tensor(_STEPS).double().repeat(len(steps) // len(_STEPS)).unsqueeze(-1)
+        steps = torch.cat([steps, -steps])
         near = self.space.near(best.expand(_AROUND, -1), steps.to(best), 1.0)
         if discrete := [*self.space.parameters.discrete]:
             # Small steps leave whole numbers and categories as they are.
             mixed = near.clone()
             mixed[::2, discrete] = sample[: len(mixed[::2]), discrete]
             near = torch.where(self.space.contains(mixed).unsqueeze(-1), mixed, near)
-        return torch.cat([best.unsqueeze(0), sample, near, self.asked_items()[-_ASKED:]])
+        return torch.cat([sample, near, best.unsqueeze(0), self.asked_items()[-_ASKED:]])
+
+    @staticmethod
+    def _opposite_rows(items: Tensor) -> Tensor:
+        """``P x 2``-dim rows of items to compare that lie on opposite sides of the best one."""
+        rows = _SPREAD + torch.arange(_AROUND, device=items.device)
+        return rows.view(2, -1).mT if len(items) > _SPREAD else rows.new_empty(0, 2)
 
     def _with_more(
         self, rows: list[int], items: Tensor, mean: Tensor, covariance: Tensor

@@ -37,7 +37,8 @@ class DuelingKG(UtilityStrategy):
 
     The first eight items fill the space. Later ones are of items of a table: the choices, or on a
     box a sample of it, the items that were asked last, and items around the best one. Candidates
-    of a pair are the items that are most often the best in draws from the posterior. The pair is
+    of a pair are the items that are most often the best in draws from the posterior, and on a box
+    items on opposite sides of the best one, which tell where between them it lies. The pair is
     asked whose answer is expected to let the largest posterior mean of the table grow most, the
     knowledge gradient of Frazier, Powell and Dayanik (2009). Over choices, whole numbers and
     categories, and where no single answer would, four answers to the same pair are valued (Frazier
@@ -128,6 +129,8 @@ class DuelingKG(UtilityStrategy):
         generator = Generator().manual_seed(self._seed("pair", annotator))
         items, table = self._seen_table(annotator, generator)
         pairs = _candidates(table.mean, table.covariance, generator)
+        if self.space.choices is None:
+            pairs = torch.cat([pairs, self._opposite_rows(items)])
         is_discrete = self.space.choices is not None or bool(self.space.parameters.discrete)
         link, barred = self.learner.link_of(annotator), self._is_barred(items, pairs)
         if self.learner.inference == "ep":

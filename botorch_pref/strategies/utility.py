@@ -49,10 +49,11 @@ Hyperparameters: TypeAlias = Literal["evidence", "samples"] | Mapping[str, Any]
 PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 """Matern-5/2 on the unit cube, as Kayal et al. (2025) and Lazzaro et al. (2026) have it."""
 
-# Of the priors that strategies learn under: about the package's, and rougher ones of less spread.
-_PRIOR_MODES = ({"lengthscale": 0.7}, {"lengthscale": 0.21, "outputscale": 1.5})
+# Modes of the priors that strategies learn under: about the package's, and rougher ones of less
+# spread. Items differ in every dimension: the rougher lengthscale grows with its root.
+_SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
-_SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 1.0
+_SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
 _OWN_MODE = 0.1  # of the variance of what is a person's own, relative to what all share
 _MOST_SCALE = 1e6  # of a link
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
@@ -92,8 +93,8 @@ class UtilityLearner:
     inference stays exact. Those of the default kernel are fitted under one of two priors, the
     package's or that of a rougher utility: the one at whose modes the evidence is larger. For
     ``sure``, those of a judge who hardly errs are fitted as well, for which the evidence has to
-    speak by a nat, and whose inference is expectation propagation. Of choices a nugget is
-    learnt as well: rows of a table differ in more than its columns tell.
+    speak by half a nat a dimension, and whose inference is expectation propagation. Of choices a
+    nugget is learnt as well: rows of a table differ in more than its columns tell.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
@@ -274,6 +275,11 @@ class UtilityLearner:
         set_parameters(kernel, self.values)
         return kernel
 
+    def _prior_modes(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Those of a smooth and of a rough utility."""
+        rough = min(_ROUGH * math.sqrt(self.space.num_features), _SMOOTH)
+        return {"lengthscale": _SMOOTH}, {"lengthscale": rough, "outputscale": _ROUGH_OUTPUTSCALE}
+
     def _default_kernel(
         self,
         values: Mapping[str, Any],
@@ -317,7 +323,7 @@ class UtilityLearner:
             return False
         told = self._part_to_learn()
         if self.samples:
-            kernel = self._default_kernel({}, _PRIOR_MODES[1], _NUM_SAMPLES)
+            kernel = self._default_kernel({}, self._prior_modes()[1], _NUM_SAMPLES)
             self.values = fitted_values(self._fitted(kernel, told).covar_module)
         elif self._kernel is not None:
             best = self._fitted(copy.deepcopy(self._kernel), told)
@@ -325,7 +331,7 @@ class UtilityLearner:
             if all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
                 self.values = parameters_of(kernel)
         else:
-            starts = [self._default_kernel({}, modes) for modes in _PRIOR_MODES]
+            starts = [self._default_kernel({}, modes) for modes in self._prior_modes()]
             evidences = [self._build(kernel, told).log_evidence().item() for kernel in starts]
             best = self._fitted(starts[evidences.index(max(evidences))], told)
             self.values = fitted_values(best.covar_module)
@@ -333,7 +339,8 @@ class UtilityLearner:
             if self.sure and not self.tells_people_apart:
                 sure = self._fitted(self._default_kernel({}, _SURE_MODES), told, "ep")
                 told = self._part_to_learn("part to choose by")  # of very many answers, others
-                if self._evidence(sure, told) - self._evidence(best, told) > _SURE_NATS:
+                gained = self._evidence(sure, told) - self._evidence(best, told)
+                if gained > _SURE_NATS * self.space.num_features:
                     self.values = fitted_values(sure.covar_module) | {"inference": "ep"}
         self.num_fitted = size
         return True

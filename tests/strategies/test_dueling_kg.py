@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import special, stats
+from torch import Generator
 
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.randomness import derive_seed
@@ -84,6 +85,23 @@ def test_the_pair_of_a_judge_who_hardly_errs() -> None:
         )
     spread = max(values.values()) - float(mean.max())
     assert values[0, 1] - float(mean.max()) >= 0.95 * spread > 0.0
+
+
+def test_pairs_across_the_best_item() -> None:
+    """Items on opposite sides of it are compared, as far as the box goes."""
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
+    strategy = DuelingKG(bounds=bounds, hyperparameters={**FIXED, "lengthscale": 0.5}, seed=1)
+    common.play_noisily(strategy, 8)
+    model = strategy.learner.model()
+    items = strategy._items_to_compare(model, Generator().manual_seed(0))
+    rows = strategy._opposite_rows(items)
+    best = strategy._best_mean(model, "optimizer")
+    one, other = items[rows[:, 0]], items[rows[:, 1]]
+    inside = ((one % 1.0 != 0.0) & (other % 1.0 != 0.0)).all(-1)
+    assert int(inside.sum()) > 20
+    torch.testing.assert_close((0.5 * (one + other))[inside], best.expand(int(inside.sum()), -1))
+    assert float((one - other).abs().amax(-1).min()) > 0.0
+    assert not len(strategy._opposite_rows(items[:300]))
 
 
 def test_the_first_pairs_fill_the_space() -> None:

@@ -47,7 +47,7 @@ from tests.strategies import budget
 FIXED = {"kernel": "matern", "lengthscale": [0.2, 0.5], "outputscale": 3.0}
 BOUNDS = torch.tensor([[-1.0, 0.0], [2.0, 5.0]], dtype=torch.float64)
 SMOOTH = {"lengthscale": 0.7}
-ROUGH = {"lengthscale": 0.21, "outputscale": 1.5}
+ROUGH = {"lengthscale": 0.15 * 2**0.5, "outputscale": 1.5}
 TABLE = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * rand(9, 2)
 
 
@@ -166,6 +166,16 @@ def test_priors_are_chosen_by_evidence(rough: bool) -> None:
         assert learner.values["lengthscale"] == pytest.approx(found[chosen], rel=1e-3)
         right += chosen == rough
     assert right >= 4
+
+
+@pytest.mark.parametrize(("dim", "rough"), [(1, 0.15), (4, 0.3), (100, 0.7)])
+def test_more_dimensions_are_wider(dim: int, rough: float) -> None:
+    """Before any answer counts, a rough utility of more dimensions has longer lengthscales."""
+    learner = UtilityLearner(SearchSpace(torch.tensor([[0.0], [1.0]]).double().expand(2, dim)))
+    smooth, rougher = (learner._default_kernel({}, modes) for modes in learner._prior_modes())
+    for kernel, mode in (smooth, 0.7), (rougher, rough):
+        lengthscale = kernel.base_kernel.lengthscale
+        assert lengthscale.flatten().tolist() == pytest.approx([mode] * dim)
 
 
 def test_a_fit_is_that_of_the_evidence() -> None:
