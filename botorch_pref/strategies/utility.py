@@ -53,7 +53,7 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 # spread. Items differ in every dimension: the rougher lengthscale grows with its root.
 _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
-_SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
+_SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats for each dimension beyond two
 _OWN_MODE = 0.1  # of the variance of what is a person's own, relative to what all share
 _MOST_SCALE = 1e6  # of a link
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
@@ -93,8 +93,9 @@ class UtilityLearner:
     inference stays exact. Those of the default kernel are fitted under one of two priors, the
     package's or that of a rougher utility: the one at whose modes the evidence is larger. For
     ``sure``, those of a judge who hardly errs are fitted as well, for which the evidence has to
-    speak by half a nat a dimension, and whose inference is expectation propagation. Of choices a
-    nugget is learnt as well: rows of a table differ in more than its columns tell.
+    speak by half a nat for each dimension beyond two, and whose inference is expectation
+    propagation. Of choices a nugget is learnt as well: rows of a table differ in more than its
+    columns tell.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
@@ -340,7 +341,7 @@ class UtilityLearner:
                 sure = self._fitted(self._default_kernel({}, _SURE_MODES), told, "ep")
                 told = self._part_to_learn("part to choose by")  # of very many answers, others
                 gained = self._evidence(sure, told) - self._evidence(best, told)
-                if gained > _SURE_NATS * self.space.num_features:
+                if gained > _SURE_NATS * max(self.space.num_features - 2, 0):
                     self.values = fitted_values(sure.covar_module) | {"inference": "ep"}
         self.num_fitted = size
         return True
