@@ -67,10 +67,8 @@ def coefficients(
         slope = special.expit(h) * special.expit(-h)
         return share * G @ (slope[:, None] * G) + penalty * shrink
 
-    theta = optimize.minimize(
-        loss, np.zeros(t), jac=gradient, hess=hessian, method="trust-exact",
-        options={"gtol": 1e-7, "maxiter": 2000},
-    ).x  # fmt: skip
+    start = np.zeros(t)
+    theta = optimize.minimize(loss, start, jac=gradient, hess=hessian, method="Newton-CG").x
     for _ in range(5):  # the minimiser stops where the loss has no digits left
         theta = theta - np.linalg.lstsq(hessian(theta), gradient(theta), rcond=1e-14)[0]
     assert np.abs(gradient(theta)).max(initial=0.0) < 1e-9
