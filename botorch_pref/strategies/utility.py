@@ -53,7 +53,8 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 # spread. Items differ in every dimension: the rougher lengthscale grows with its root.
 _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
-_SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats for each dimension beyond two
+_SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
+_FREE_DIMENSIONS = 2, 0  # of a smooth utility; of a rough one, whose peaks look like certainty
 _OWN_MODE = 0.1  # of the variance of what is a person's own, relative to what all share
 _MOST_SCALE = 1e6  # of a link
 _ANY_SCALE = (1e-30, 1e30)  # in single precision, too
@@ -93,9 +94,9 @@ class UtilityLearner:
     inference stays exact. Those of the default kernel are fitted under one of two priors, the
     package's or that of a rougher utility: the one at whose modes the evidence is larger. For
     ``sure``, those of a judge who hardly errs are fitted as well, for which the evidence has to
-    speak by half a nat for each dimension beyond two, and whose inference is expectation
-    propagation. Of choices a nugget is learnt as well: rows of a table differ in more than its
-    columns tell.
+    speak by half a nat a dimension, or under the package's prior for each beyond two, and whose
+    inference is expectation propagation. Of choices a nugget is learnt as well: rows of a table
+    differ in more than its columns tell.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
@@ -334,14 +335,16 @@ class UtilityLearner:
         else:
             starts = [self._default_kernel({}, modes) for modes in self._prior_modes()]
             evidences = [self._build(kernel, told).log_evidence().item() for kernel in starts]
-            best = self._fitted(starts[evidences.index(max(evidences))], told)
+            likelier = evidences.index(max(evidences))
+            best = self._fitted(starts[likelier], told)
             self.values = fitted_values(best.covar_module)
             self.effects = parameters_of(best.learnt)
             if self.sure and not self.tells_people_apart:
                 sure = self._fitted(self._default_kernel({}, _SURE_MODES), told, "ep")
                 told = self._part_to_learn("part to choose by")  # of very many answers, others
                 gained = self._evidence(sure, told) - self._evidence(best, told)
-                if gained > _SURE_NATS * max(self.space.num_features - 2, 0):
+                counted = self.space.num_features - _FREE_DIMENSIONS[likelier]
+                if gained > _SURE_NATS * max(counted, 0):
                     self.values = fitted_values(sure.covar_module) | {"inference": "ep"}
         self.num_fitted = size
         return True

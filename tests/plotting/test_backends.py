@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 import torch
-from matplotlib.collections import FillBetweenPolyCollection, LineCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
@@ -48,7 +48,7 @@ def drawn_by_matplotlib(figure: Figure) -> list[Panel]:
             np.array(line.get_xydata(), float) for line in axes.lines if line not in caps
         ]
         for one in axes.collections:
-            if isinstance(one, FillBetweenPolyCollection):
+            if isinstance(one, PolyCollection):
                 vertices = one.get_paths()[0].vertices
                 found["ends"] += [vertices.min(axis=0), vertices.max(axis=0)]
             elif isinstance(one, LineCollection):
