@@ -116,6 +116,24 @@ def test_lengthscales_are_in_units_of_the_box() -> None:
     torch.testing.assert_close(covariance, kernel(unit).to_dense())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_judge_who_hardly_errs_is_believed_and_one_who_guesses_is_not(seed: int) -> None:
+    """On boxes, where it is asked for, and whoever stands behind the answers."""
+    pairs = BOUNDS[0] + rand(40, 2, 2, seed=seed) * (BOUNDS[1] - BOUNDS[0])
+    utility = -((pairs - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0]) - 0.4).norm(dim=-1)
+    errs = rand(40, seed=seed + 10) < 0.5
+    for sure, guesses, found in (
+        (True, False, "ep"),
+        (True, True, "laplace"),
+        (False, False, "laplace"),
+    ):
+        learner = make(box=True, sure=sure)
+        for items, wins, wrong in zip(pairs, utility[:, 0] > utility[:, 1], errs, strict=True):
+            learner.add(Duel(0, items, None), float(wins ^ (guesses and wrong)))
+        learner.refit()
+        assert learner.inference == learner.model().inference == found
+
+
 def test_the_inference_of_fixed_values() -> None:
     """A word, and Laplace's on choices."""
     learner = make({**FIXED, "inference": "ep"}, box=True)
