@@ -151,7 +151,7 @@ def test_an_interrupted_choice_moves_nothing_on(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(KeyboardInterrupt):
             strategy.ask()
     assert play(strategy, 3) == play(twin, 3)
-    assert strategy.records == twin.records
+    assert repr(strategy.records) == repr(twin.records)  # with nan, which equals nothing
 
 
 @pytest.mark.parametrize(
