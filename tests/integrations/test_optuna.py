@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from optuna_dashboard._preferential_history import NewHistory, remove_history, report_history
 from optuna_dashboard.preferential import PreferentialStudy, create_study, load_study
@@ -254,6 +255,23 @@ def test_a_missing_package_names_the_extra(
 
 
 # What a study says.
+
+
+@pytest.fixture(autouse=True)
+def closed_storages(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Optuna leaves connections to the interpreter, of which Python 3.13 warns."""
+    opened: list[RDBStorage] = []
+    make = RDBStorage.__init__
+
+    def kept(storage: RDBStorage, *args: Any, **kwargs: Any) -> None:
+        make(storage, *args, **kwargs)
+        opened.append(storage)
+
+    monkeypatch.setattr(RDBStorage, "__init__", kept)
+    yield
+    for storage in opened:
+        storage.remove_session()
+        storage.engine.dispose()
 
 
 @pytest.fixture
