@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from numbers import Real
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -270,8 +270,8 @@ class RowLikelihood(ABC):
     @property
     def parameters(self) -> dict[str, Tensor]:
         """The ``... x m``-dim tensors of parameters, by their names."""
-        names = [field.name for field in fields(self) if field.name != "link"]
-        return {name: getattr(self, name) for name in names}
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if isinstance(value, Tensor)}
 
     @property
     def is_learnt(self) -> bool:
@@ -324,85 +324,34 @@ class IntervalLikelihood(RowLikelihood):
 
 @dataclass(frozen=True, eq=False)
 class AnnotatedLikelihood(RowLikelihood):
-    r"""``P(first wins) = (1 - lapse) mu(reliability h + offset) + lapse / 2``.
+    r"""``P = (1 - lapse) p(reliability h + offset) + lapse / num_answers``.
 
-    What one person says of a difference ``h``: some have larger differences beside their noise,
-    some prefer what stands first, and some answers are given without looking. A lapse bounds how
-    surprising an answer can be, so that the likelihood is log-concave only without one.
+    What one person answers to any question, where ``p`` is the probability of the answer: some have
+    larger differences beside their noise, some prefer what stands first, and some answers are given
+    without looking. A lapse bounds how surprising an answer can be, so that the likelihood is
+    log-concave only without one.
 
     Args:
-        link: The link.
+        link: ``p``: a link, of answers in ``[0, 1]`` to duels, or the likelihood of another answer.
         reliability: ``... x m``-dim, positive.
-        offset: ``... x m``-dim offsets of the first item, in units of the link.
-        lapse: ``... x m``-dim probabilities of an answer by chance, larger than 0 and less than 1.
+        offset: What the first item has more than the others, in units of the link: ``... x m``-dim,
+            or ``... x m x r``-dim where there are several latent values.
+        lapse: ``... x m``-dim probabilities of an answer by chance, less than 1.
+        num_answers: How many answers there are to a question.
     """
 
+    link: Any
     reliability: Tensor
     offset: Tensor
     lapse: Tensor
+    num_answers: int = 2
 
     is_log_concave = False
 
     @property
     def bend(self) -> tuple[Tensor, Tensor]:
-        """Where the probability is a half, and within which unit it changes."""
+        """Where one latent value is 0 to the person, and within which unit ``p`` changes."""
         return -self.offset / self.reliability, 1.0 / (self.scale * self.reliability)
-
-    def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
-        """See the base class; answers are in ``[0, 1]``."""
-        value = self.reliability * latent + self.offset
-        seen, chance = torch.log1p(-self.lapse), (0.5 * self.lapse).log()
-        won = torch.logaddexp(seen + self.link.log_cdf(value), chance)
-        lost = torch.logaddexp(seen + self.link.log_cdf(-value), chance)
-        return weight * (answer * won + (1.0 - answer) * lost)
-
-    def derivatives(
-        self, latent: Tensor, answer: Tensor, weight: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        value, loss, size = self.reliability * latent + self.offset, 1.0 - answer, self.reliability
-        won, lost = self._mixture_derivatives(value), self._mixture_derivatives(-value)
-        return (
-            weight * size * (answer * won[0] - loss * lost[0]),
-            -weight * size.square() * (answer * won[1] + loss * lost[1]),
-            weight * size**3 * (answer * won[2] - loss * lost[2]),
-        )
-
-    def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """``E[P(first wins)]`` for ``h ~ N(mean, variance)``."""
-        mean, variance = self.reliability * mean + self.offset, self.reliability**2 * variance
-        seen = self.link.expected_probability(mean, variance)
-        return (1.0 - self.lapse) * seen + 0.5 * self.lapse
-
-    def _mixture_derivatives(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Three derivatives of the log of ``(1 - lapse) mu(value) + lapse / 2``."""
-        first, second, third = self.link.log_cdf_derivatives(value)
-        seen, chance = (1.0 - self.lapse) * self.link(value), 0.5 * self.lapse
-        total = seen + chance
-        share, other = seen / total, chance / total
-        mixed = 3.0 * first * second + (other - share) * first**3
-        return (
-            share * first,
-            share * (second + other * first.square()),
-            share * (third + other * mixed),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class ReliableLikelihood(RowLikelihood):
-    r"""Any likelihood, of latent values times the reliability of who answered.
-
-    Args:
-        link: A likelihood of one or more latent values, whose score is bounded.
-        reliability: ``... x m``-dim, positive.
-    """
-
-    link: Any
-    reliability: Tensor
-
-    @property
-    def bend(self) -> tuple[Tensor | float, Tensor]:
-        """Where and within which unit the probability of one latent value changes."""
-        return 0.0, 1.0 / (self.scale * self.reliability)
 
     @property
     def is_learnt(self) -> bool:
@@ -414,25 +363,156 @@ class ReliableLikelihood(RowLikelihood):
 
     def log_prob(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
         """See the base class; of choices latent values are ``... x m x r``-dim."""
-        return cast(Tensor, self.link.log_prob(self._size * latent, answer, weight))
+        value = self._value(latent)
+        if isinstance(self.link, BernoulliLikelihood):
+            won, lost = (self._mixed(self.link.log_cdf(side)) for side in (value, -value))
+            return weight * (answer * won + (1.0 - answer) * lost)
+        own = self.link.log_prob(value, answer, torch.ones_like(answer))
+        return weight * self._mixed(own)
 
     def derivatives(
         self, latent: Tensor, answer: Tensor, weight: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        size = self._size
-        score, curvature, third = self.link.derivatives(size * latent, answer, weight)
-        if not self._has_several:
-            return size * score, size.square() * curvature, size**3 * third
-        root = size.unsqueeze(-1)  # of several latent values, a root of the curvature
-        return size * score, root * curvature, root.unsqueeze(-1) ** 3 * third
+        value, size = self._value(latent), self.reliability
+        if isinstance(self.link, SoftmaxLikelihood):
+            parts = _Choice(self.scale * value, answer, self)
+            unit = (self.scale * size).unsqueeze(-1)
+            heavy = weight.unsqueeze(-1)
+            return (
+                unit * heavy * parts.score,
+                (unit * heavy.sqrt()).unsqueeze(-1) * parts.root,
+                (unit**3 * heavy)[..., None, None] * parts.third,
+            )
+        if isinstance(self.link, BernoulliLikelihood):
+            won, lost = map(self._mixture_of_duel, (value, -value))
+            loss = 1.0 - answer
+            first = answer * won[0] - loss * lost[0]
+            second = answer * won[1] + loss * lost[1]
+            third = answer * won[2] - loss * lost[2]
+        else:
+            one = torch.ones_like(answer)
+            slope, curvature, bend = self.link.derivatives(value, answer, one)
+            log_p = self.link.log_prob(value, answer, one)
+            first, second, third = self._mixture(log_p, slope, -curvature, bend)
+        return weight * size * first, -weight * size.square() * second, weight * size**3 * third
+
+    def excess(self, latent: Tensor, answer: Tensor, weight: Tensor) -> Tensor:
+        """``... x m x r``-dim ``e`` of choices: curvatures less ``e e^T`` are minus the Hessian."""
+        parts = _Choice(self.scale * self._value(latent), answer, self)
+        return (self.scale * self.reliability * weight.sqrt()).unsqueeze(-1) * parts.excess
+
+    def expected_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """``E[P(first wins)]`` of a duel for ``h ~ N(mean, variance)``."""
+        mean, variance = self.reliability * mean + self.offset, self.reliability**2 * variance
+        seen = self.link.expected_probability(mean, variance)
+        return (1.0 - self.lapse) * seen + self.lapse / self.num_answers
+
+    def seen(self, latent: Tensor, answer: Tensor) -> Tensor:
+        """``... x m``-dim probabilities that an answer to a choice was not by chance."""
+        one = torch.ones_like(answer)
+        return self.share(self.link.log_prob(self._value(latent), answer, one))
+
+    def share(self, log_p: Tensor) -> Tensor:
+        """The share that is not by chance of the probability of an answer."""
+        return torch.sigmoid(torch.log1p(-self.lapse) + log_p - self._log_chance)
 
     @property
-    def _has_several(self) -> bool:
-        return isinstance(self.link, SoftmaxLikelihood)
+    def _log_chance(self) -> Tensor:
+        return (self.lapse / self.num_answers).log()
+
+    def _value(self, latent: Tensor) -> Tensor:
+        several = isinstance(self.link, SoftmaxLikelihood)
+        size = self.reliability.unsqueeze(-1) if several else self.reliability
+        return size * latent + self.offset
+
+    def _mixed(self, log_p: Tensor) -> Tensor:
+        return torch.logaddexp(torch.log1p(-self.lapse) + log_p, self._log_chance)
+
+    def _mixture_of_duel(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self._mixture(self.link.log_cdf(value), *self.link.log_cdf_derivatives(value))
+
+    def _mixture(
+        self, log_p: Tensor, first: Tensor, second: Tensor, third: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Three derivatives of the log of ``(1 - lapse) p + lapse / num_answers``."""
+        share = self.share(log_p)
+        other = 1.0 - share
+        mixed = 3.0 * first * second + (other - share) * first**3
+        return (
+            share * first,
+            share * (second + other * first.square()),
+            share * (third + other * mixed),
+        )
+
+
+class _Choice:
+    r"""The derivatives of one person's choice ``c`` in the scaled utilities.
+
+    With probabilities ``p`` of all items and ``q`` of those that were not chosen, ``u = e_c - p``,
+    ``v = e_c - q`` and the share ``s`` that is not by chance, minus the Hessian is
+
+        A (diag(q) - q q^T) + A b v v^T,  A = s (1 - p_c),  b = p_c - (1 - s) (1 - p_c)
+
+    in which ``b`` below zero counts as zero: a choice that is surprising is taken for chance.
+
+    Args:
+        value: ``... x m x r``-dim scaled utilities.
+        answer: ``... x m``-dim positions of the chosen items.
+        person: Whose lapses they are.
+    """
+
+    def __init__(self, value: Tensor, answer: Tensor, person: AnnotatedLikelihood) -> None:
+        self.unit = torch.eye(value.shape[-1], dtype=value.dtype, device=value.device)
+        self.chosen = one_hot(answer.long(), value.shape[-1]).to(value)
+        log_p = value.log_softmax(-1)
+        self.p, rest = log_p.exp(), 1.0 - self.chosen
+        self.q = value.masked_fill(self.chosen > 0, -torch.inf).softmax(-1)
+        self.other = (rest * self.p).sum(-1, keepdim=True)
+        own = (self.chosen * log_p).sum(-1, keepdim=True)
+        self.p_c, self.s = own.exp(), person.share(own.squeeze(-1)).unsqueeze(-1)
+        self.size = self.s * self.other
+        self.raw = self.p_c - (1.0 - self.s) * self.other
 
     @property
-    def _size(self) -> Tensor:
-        return self.reliability.unsqueeze(-1) if self._has_several else self.reliability
+    def score(self) -> Tensor:
+        """The first derivatives."""
+        return self.s * (self.chosen - self.p)
+
+    @property
+    def root(self) -> Tensor:
+        """A root of the curvature."""
+        # Not zero, where the gradient of a root is infinite.
+        kept = self.raw.clamp_min(torch.finfo(self.p.dtype).tiny)
+        weight = self.chosen * self.size * kept + (1.0 - self.chosen) * self.s * self.p
+        return self._rows * weight.clamp_min(torch.finfo(self.p.dtype).tiny).sqrt().unsqueeze(-2)
+
+    @property
+    def excess(self) -> Tensor:
+        """The vector whose square the curvature exceeds minus the Hessian by."""
+        return (self.size * (-self.raw).clamp_min(0.0)).sqrt() * (self.chosen - self.q)
+
+    @property
+    def third(self) -> Tensor:
+        """Minus the derivatives of the curvature, in the first index."""
+        s, other, rows, q = self.s, self.other, self._rows, self.q
+        u, v = self.chosen - self.p, self.chosen - q
+        b, is_kept = self.raw.clamp_min(0.0), (self.raw > 0).to(q)
+        spread = torch.diag_embed(q) - q.unsqueeze(-1) * q.unsqueeze(-2)
+        size_by = (self.size * (1.0 - s) - s * self.p_c) * u
+        b_by = is_kept * (self.p_c + s * (1.0 - s) * other + (1.0 - s) * self.p_c) * u
+        square = v.unsqueeze(-1) * v.unsqueeze(-2)
+        cross = spread.unsqueeze(-1) * v[..., None, None, :]
+        turned = torch.einsum("...aj,...bj,...cj,...j->...abc", rows, rows, rows, q)
+        inner = turned - b[..., None, None] * (cross + cross.mT)
+        inner = inner + b_by[..., None, None] * square.unsqueeze(-3)
+        outer = spread + b.unsqueeze(-1) * square
+        return -(
+            size_by[..., None, None] * outer.unsqueeze(-3) + self.size[..., None, None] * inner
+        )
+
+    @property
+    def _rows(self) -> Tensor:
+        return self.unit - self.q.unsqueeze(-1)
 
 
 class SoftmaxLikelihood(ScaledLikelihood):

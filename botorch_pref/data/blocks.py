@@ -123,6 +123,11 @@ class BlockData(ABC):
         """
 
     @property
+    def shown_first(self) -> Tensor | None:
+        """``... x m``-dim items that were shown first; ``None`` where no order is known."""
+        return None
+
+    @property
     def batch_shape(self) -> Size:
         """The batch shape, which all tensors share."""
         return self.datapoints.shape[:-2]

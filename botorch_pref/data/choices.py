@@ -22,11 +22,12 @@ class Choices(BlockData):
 
     Args:
         datapoints: A ``batch_shape x n x d``-dim tensor of items.
-        items: A ``batch_shape x m x k``-dim tensor of an integer type: rows of ``datapoints``.
+        items: A ``batch_shape x m x k``-dim tensor of an integer type: rows of ``datapoints``, in
+            the order shown if annotators matter.
         favourite: A ``batch_shape x m``-dim tensor of an integer type: the positions, from 0, of
             the items that were chosen, among those of their questions.
-        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if their reliabilities
-            matter; see :class:`~botorch_pref.models.AnnotatorEffects`.
+        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if these are to be told
+            apart; see :class:`~botorch_pref.models.AnnotatorEffects`.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, an item is NaN or
@@ -59,6 +60,11 @@ class Choices(BlockData):
         )
         vars(self).update(items=items, favourite=favourite, annotator=self._annotators(m))
         self._broadcast()
+
+    @property
+    def shown_first(self) -> Tensor:
+        """The first items of the questions."""
+        return self.items[..., 0]
 
     def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """One observation a question, of the utilities of its items; see the base class."""

@@ -242,6 +242,11 @@ class Comparisons(BlockData):
         rows = merge_rows(self.num_items, self.pairs, self.wins, self.count, self.annotator)
         return self.unchecked(self.datapoints, *rows)
 
+    @property
+    def shown_first(self) -> Tensor:
+        """The first items of the pairs."""
+        return self.pairs[..., 0]
+
     def pooled(self) -> Comparisons:
         """The same without annotators."""
         return self.unchecked(self.datapoints, self.pairs, self.wins, self.count)

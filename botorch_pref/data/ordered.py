@@ -39,8 +39,8 @@ class Grades(BlockData):
         grade: A ``batch_shape x m``-dim tensor of an integer type, from 0, the second item is
             better by most, to ``num_grades - 1``, the first is.
         num_grades: The number of grades, at least 2: two are a duel, three a duel with ties.
-        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if their reliabilities
-            and offsets matter; see :class:`~botorch_pref.models.AnnotatorEffects`.
+        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if these are to be told
+            apart; see :class:`~botorch_pref.models.AnnotatorEffects`.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, an item is NaN or
@@ -93,6 +93,11 @@ class Grades(BlockData):
         grade = (2.0 * data.wins).long()
         return cls(data.datapoints, data.pairs, grade, 3, data.annotator)
 
+    @property
+    def shown_first(self) -> Tensor:
+        """The first items of the pairs."""
+        return self.pairs[..., 0]
+
     def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """One observation a row, of the difference of its two items; see the base class."""
         return [_block(self.pairs, DUEL, learnt.likelihood(likelihood, self.grade))]
@@ -110,7 +115,8 @@ class Ratings(BlockData):
         items: A ``batch_shape x m``-dim tensor of an integer type: rows of ``datapoints``.
         rating: A ``batch_shape x m``-dim tensor of an integer type, from 0, the worst.
         num_grades: The number of ratings that there are, at least 2.
-        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if these matter.
+        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if these are to be told
+            apart; see :class:`~botorch_pref.models.AnnotatorEffects`.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, an item is NaN or

@@ -42,8 +42,10 @@ class Rankings(BlockData):
         tied: A ``batch_shape x m x (k - 1)``-dim boolean tensor: whether an item is tied with the
             next one. All items that are tied are chosen from the same ones (Breslow 1974). Not
             with ``num_worst``.
-        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if their reliabilities
-            matter; see :class:`~botorch_pref.models.AnnotatorEffects`.
+        annotator: A ``batch_shape x m``-dim tensor of annotator numbers, if these are to be told
+            apart; see :class:`~botorch_pref.models.AnnotatorEffects`.
+        first: A ``batch_shape x m``-dim tensor of an integer type: the positions, from 0, in the
+            rankings, of the items that were shown first, if annotators may prefer these.
 
     Raises:
         ComparisonDataError: If an argument has a wrong shape, type or device, an item is NaN or
@@ -55,13 +57,14 @@ class Rankings(BlockData):
         >>> data = Rankings(X, torch.tensor([[2, 0, 1], [4, 1, 3]]))
     """
 
-    _dims: ClassVar = {"datapoints": 2, "items": 2, "tied": 2, "annotator": 1}
+    _dims: ClassVar = {"datapoints": 2, "items": 2, "tied": 2, "annotator": 1, "first": 1}
     datapoints: Tensor
     items: Tensor
     num_best: int | None = None
     num_worst: int = 0
     tied: Tensor | None = None
     annotator: Tensor | None = None
+    first: Tensor | None = None
 
     def __post_init__(self) -> None:
         X = self.datapoints
@@ -93,8 +96,20 @@ class Rankings(BlockData):
             Check("items", items, twice, "a ranking has an item once"),
         )
         who = self._annotators(items.shape[-2])
+        if self.first is not None:
+            place = as_indices("first", self.first, X, items.shape[-2])
+            known = (place >= 0) & (place < k)
+            refuse(Check("first", place, ~known, f"a position is one of 0 to {k - 1}"))
+            vars(self).update(first=place)
         vars(self).update(items=items, num_best=best, num_worst=worst, annotator=who)
         self._broadcast()
+
+    @property
+    def shown_first(self) -> Tensor | None:
+        """The items that were shown first."""
+        if self.first is None:
+            return None
+        return self.items.gather(-1, self.first.unsqueeze(-1)).squeeze(-1)
 
     def blocks(self, likelihood: BernoulliLikelihood, learnt: Any = None) -> list[Block]:
         """A block of choices for each place, of the utilities of the items that are left."""

@@ -30,9 +30,11 @@ not bring tilted and marginal moments closer.
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -71,7 +73,7 @@ from botorch_pref.inference.systems import (
     System,
     solve_vector,
 )
-from botorch_pref.likelihoods import ReliableLikelihood, SoftmaxLikelihood
+from botorch_pref.likelihoods import AnnotatedLikelihood, SoftmaxLikelihood
 
 MAX_STEPS = 300
 _TOLERANCE = 1e-6  # of sites, in units of the posterior; the evidence is found to its square
@@ -343,7 +345,7 @@ class _Rows:
         self.observations, self.blocks = observations, observations.blocks
         for block in self.blocks:
             likelihood = block.likelihood
-            chosen = likelihood.link if isinstance(likelihood, ReliableLikelihood) else likelihood
+            chosen = likelihood.link if isinstance(likelihood, AnnotatedLikelihood) else likelihood
             if block.latent_dim > 1 and not isinstance(chosen, SoftmaxLikelihood):
                 raise UnsupportedError(
                     'inference="ep" needs answers to duels, labels, values or choices of the best '
@@ -370,7 +372,8 @@ class _Rows:
             found.latent, score, curvature.weight
         ):
             if block.latent_dim > 1:
-                values = _scale(block) * latent
+                size, shift = _told(block)
+                values = size * latent + shift
                 latent = (values.logsumexp(-1, keepdim=True) - values).flatten(-2)
                 weight = torch.exp(-latent)
                 own_score = weight - self._chosen(block, latent)
@@ -389,7 +392,7 @@ class _Rows:
                 continue
             share = t / t.sum(-1, keepdim=True)
             root = torch.diag_embed(t.sqrt()) - share.unsqueeze(-1) * t.sqrt().unsqueeze(-2)
-            size = _scale(block) * block.weight.sqrt().unsqueeze(-1)
+            size = _told(block)[0] * block.weight.sqrt().unsqueeze(-1)
             roots.append(size.unsqueeze(-1) * root)
         return BlockCurvature(roots)
 
@@ -400,9 +403,9 @@ class _Rows:
         parts = []
         for block, (t, nu) in self._split(precision, shift):
             if block.latent_dim > 1:
-                share = t / t.sum(-1, keepdim=True)
-                size = _scale(block) * block.weight.unsqueeze(-1)
-                nu = (size * (share * nu.sum(-1, keepdim=True) - nu)).flatten(-2)
+                size, offset = _told(block)
+                slope = _slope_at(t, nu, offset)
+                nu = (size * block.weight.unsqueeze(-1) * slope).flatten(-2)
             parts.append(nu)
         return torch.cat(parts, dim=-1)
 
@@ -413,7 +416,9 @@ class _Rows:
             if block.latent_dim > 1:
                 width, pull = t.sum(-1), nu.sum(-1)
                 own = 0.5 * (math.log(2 * math.pi) - width.log() + pull.square() / width)
-                total = total + (block.weight * own).sum(-1)
+                offset = _told(block)[1]
+                mean = 0.5 * (_slope_at(t, nu, 0.0) + _slope_at(t, nu, offset))
+                total = total + (block.weight * (own + (offset * mean).sum(-1))).sum(-1)
         return total
 
     def moments(
@@ -429,8 +434,8 @@ class _Rows:
             if block.latent_dim == 1:
                 variance = variance.squeeze(-1)
             else:
-                scale, width = _scale(block), t.sum(-1, keepdim=True)
-                share, values = t / width, scale * mean
+                (scale, offset), width = _told(block), t.sum(-1, keepdim=True)
+                share, values = t / width, scale * mean + offset
                 cross = scale**2 * matvec(covariance, share)
                 common = (share * cross).sum(-1, keepdim=True) + 1.0 / width
                 variance = (common - 2.0 * cross + scale**2 * variance).flatten(-2)
@@ -454,39 +459,16 @@ class _Rows:
     def slope_of_likelihoods(self, sites: Sites) -> Tensor:
         """A zero whose gradient is the evidence's in the parameters of likelihoods.
 
-        As the evidence is stationary in the sites, that is the gradient of the tilted masses; in
-        the reliabilities of choices, that of the integral of the prior times the sites.
+        As the evidence is stationary in the sites, that is the gradient of the tilted masses. Of
+        choices there are parameters where annotators are told apart, whose evidence is Laplace's.
         """
         total = sites.mode.new_zeros(())
         if not torch.is_grad_enabled():
             return total
         for block, (m, v, near) in self._split(*sites.cavity.unbind(-2), sites.mode):
-            if block.is_learnt and block.latent_dim == 1:
+            if block.is_learnt:
                 total = total + self._tilted_block(block, m, v, near).log_mass.sum(-1)
-        if any(block.is_learnt and block.latent_dim > 1 for block in self.blocks):
-            total = total + self._slope_of_choices(sites)
         return total - total.detach()
-
-    def _slope_of_choices(self, sites: Sites) -> Tensor:
-        """What has the gradient of the evidence in the reliabilities of choices.
-
-        The curvature ``P`` of a site of utilities is in proportion to the square of the reliability
-        and its shift ``h`` to the reliability, in whose logarithm the derivative of the evidence is
-        ``E[h^T f - f^T P f]``.
-        """
-        curvature, factor = self.curvature(sites.precision), sites.factor
-        assert isinstance(curvature, BlockCurvature)
-        assert isinstance(factor, ExactFactor)
-        shift = self.total_shift(sites.precision, sites.shift) - curvature.apply(sites.latent)
-        marginals = factor.marginals(sites.precision)
-        total = sites.latent.new_zeros(())
-        parts = zip(self._split(sites.latent, shift), curvature.roots, marginals, strict=True)
-        for (block, (mean, own)), root, covariance in parts:
-            if block.is_learnt and block.latent_dim > 1:
-                slope = (mean * own).sum(-1) - (root * (covariance @ root)).sum((-2, -1))
-                reliability = cast(ReliableLikelihood, block.likelihood).reliability
-                total = total + (slope * reliability.log()).sum(-1)
-        return total
 
     def _tilted_block(self, block: Block, m: Tensor, v: Tensor, near: Tensor) -> Moments:
         if block.latent_dim > 1:
@@ -502,12 +484,26 @@ class _Rows:
         return one_hot(block.answer.long(), block.latent_dim).to(like).flatten(-2)
 
 
-def _scale(block: Block) -> float | Tensor:
-    """What the utilities of a block of choices are multiplied by; of annotators ``... x m x 1``."""
+def _told(block: Block) -> tuple[float | Tensor, float | Tensor]:
+    """What the utilities of a block of choices are multiplied by, and what is added to them.
+
+    Of annotators both are ``... x m x r``-dim, or broadcast to that.
+    """
     likelihood = block.likelihood
-    if isinstance(likelihood, ReliableLikelihood):
-        return likelihood.scale * likelihood.reliability.detach().unsqueeze(-1)
-    return cast(SoftmaxLikelihood, likelihood).scale
+    if isinstance(likelihood, AnnotatedLikelihood):
+        scale = likelihood.scale
+        return (
+            scale * likelihood.reliability.detach().unsqueeze(-1),
+            scale * likelihood.offset.detach(),
+        )
+    return cast(SoftmaxLikelihood, likelihood).scale, 0.0
+
+
+def _slope_at(t: Tensor, nu: Tensor, offset: float | Tensor) -> Tensor:
+    """The slope of the site of a choice where its scaled utilities are ``offset``."""
+    share = t / t.sum(-1, keepdim=True)
+    level = (share * offset).sum(-1, keepdim=True)
+    return share * nu.sum(-1, keepdim=True) - nu - t * (offset - level)
 
 
 def _matching_sites(m: Tensor, v: Tensor, moments: Moments) -> tuple[Tensor, Tensor]:
@@ -670,6 +666,7 @@ def ep_posterior(
     """
     if isinstance(system, InducingSystem):
         system.refuse_gradient()
+    system = _of_seen_choices(system)
     sites = find_sites(system, start=start)
     assert isinstance(system, InducingSystem | ExactSystem)  # there are no others
     with torch.no_grad():
@@ -680,6 +677,29 @@ def ep_posterior(
     inputs = system.covariance, system.prior_latent, system, sites, variance_weight
     weights, gamma = _Posterior.apply(*inputs, factor)
     return LaplacePosterior(system, weights, gamma, sites, factor)
+
+
+def _of_seen_choices(system: System) -> System:
+    """The system in which a choice weighs as much as it is likely that it was not by chance.
+
+    By chance, the factors of a choice are none. How likely that is, is found at Laplace's mode.
+    """
+    found, blocks = None, []
+    for i, block in enumerate(system.observations.blocks):
+        person = block.likelihood
+        if isinstance(person, AnnotatedLikelihood) and block.latent_dim > 1:
+            if found is None:
+                with torch.no_grad():
+                    found = system.observations.split(find_mode(system).latent)
+            seen = person.seen(found[i], block.answer).detach()
+            person = replace(person, lapse=torch.zeros_like(person.lapse))
+            block = replace(block, weight=block.weight * seen, likelihood=person)
+        blocks.append(block)
+    if found is None:
+        return system
+    new = copy.copy(system)
+    new.observations = Observations(blocks, system.observations.num_items)
+    return new
 
 
 class _Posterior(Function):

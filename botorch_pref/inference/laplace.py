@@ -273,11 +273,11 @@ def _solve_moved(system: ExactSystem, mode: LaplaceMode, factor: ExactFactor, x:
     ``t = (I + W_0 P)^-1 (x + D P t)`` is iterated, which converges at a maximum.
     """
     solved = factor.solve_adjoint(x)
-    excess = mode.state.curvature.excess
-    if excess is None:
+    curvature = mode.state.curvature
+    if curvature.is_exact:
         return solved
     for _ in range(_MOVED_STEPS):
-        last, solved = solved, factor.solve_adjoint(x + excess * system.gain(solved))
+        last, solved = solved, factor.solve_adjoint(x + curvature.apply_excess(system.gain(solved)))
         size = solved.abs().amax(-1, keepdim=True)
         if bool(((solved - last).abs() <= _MOVED * size).all()):
             return solved

@@ -18,6 +18,7 @@ from torch import Size, Tensor
 from torch.autograd import Function
 
 from botorch_pref.data.blocks import Block
+from botorch_pref.likelihoods import AnnotatedLikelihood
 
 Marginals = Tensor | list[Tensor]
 
@@ -194,10 +195,21 @@ class Curvature:
             likelihood is not log-concave: curvatures below zero count as zero.
     """
 
+    excess: Tensor | None = None
+
     def __init__(
         self, weight: Tensor, third: Tensor | None = None, excess: Tensor | None = None
     ) -> None:
         self.weight, self._third, self.excess = weight, third, excess
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether ``W`` is minus the second derivatives."""
+        return self.excess is None
+
+    def apply_excess(self, vector: Tensor) -> Tensor:
+        """``D v`` for ``v: ... x M``, where ``W - D`` is minus the second derivatives."""
+        return vector if self.excess is None else self.excess * vector
 
     def __getitem__(self, elements: Tensor) -> Curvature:
         """That of some elements of the batch, without third derivatives."""
@@ -255,18 +267,28 @@ class BlockCurvature(Curvature):
     Args:
         roots: For each block, in order, ``... x m x r x r``-dim roots of the curvatures.
         thirds: For each block ``... x m x r x r x r``-dim third derivatives, if they are needed.
-        excess: As of :class:`Curvature`; 0 where an observation has several latent values.
+        cut: For each block, where likelihoods are not log-concave, ``... x m x r``-dim vectors
+            ``e``: ``W`` exceeds minus the second derivatives by ``e e^T``.
     """
 
     def __init__(
         self,
         roots: Sequence[Tensor],
         thirds: Sequence[Tensor] = (),
-        excess: Tensor | None = None,
+        cut: Sequence[Tensor] = (),
     ) -> None:
         weight = torch.cat([s.square().sum(-1).flatten(-2) for s in roots], dim=-1)
-        super().__init__(weight, excess=excess)
-        self.roots, self.thirds = roots, thirds
+        super().__init__(weight)
+        self.roots, self.thirds, self._cut = roots, thirds, cut
+
+    @property
+    def is_exact(self) -> bool:
+        return not self._cut
+
+    def apply_excess(self, vector: Tensor) -> Tensor:
+        own = zip(self._cut, self._by_observation(vector.unsqueeze(-1)), strict=True)
+        parts = [(e * (e * at.squeeze(-1)).sum(-1, keepdim=True)).flatten(-2) for e, at in own]
+        return torch.cat(parts, dim=-1)
 
     def __getitem__(self, elements: Tensor) -> BlockCurvature:
         return BlockCurvature([root[elements] for root in self.roots])
@@ -403,25 +425,29 @@ class Observations:
         for block, at in zip(self.blocks, self.split(latent), strict=True):
             score, curvature, third = block.likelihood.derivatives(at, block.answer, block.weight)
             if not self.is_log_concave:
-                over = torch.zeros_like(score)
-                if block.latent_dim == 1:  # others are log-concave
+                if block.latent_dim == 1:
                     third = torch.where(curvature > 0, third, 0.0)
                     over, curvature = (-curvature).clamp_min(0.0), curvature.clamp_min(0.0)
-                cut.append(over.flatten(-2) if block.latent_dim > 1 else over)
+                elif isinstance(block.likelihood, AnnotatedLikelihood):
+                    over = block.likelihood.excess(at, block.answer, block.weight)
+                else:
+                    over = torch.zeros_like(score)
+                cut.append(over)
             parts.append((score, curvature, third))
-        excess = _joined(cut) if cut else None
         if self.is_elementwise:
             score, weight, third = (_joined(own) for own in zip(*parts, strict=True))
-            return score, Curvature(weight, third, excess)
+            return score, Curvature(weight, third, _joined(cut) if cut else None)
         scores, roots, thirds = [], [], []
-        for block, (score, root, third) in zip(self.blocks, parts, strict=True):
+        for i, (block, (score, root, third)) in enumerate(zip(self.blocks, parts, strict=True)):
             if block.latent_dim == 1:
+                if cut:
+                    cut[i] = cut[i].sqrt().unsqueeze(-1)
                 score, third = score.unsqueeze(-1), third[..., None, None, None]
                 root = root.sqrt()[..., None, None]
             scores.append(score.flatten(-2))
             roots.append(root)
             thirds.append(third)
-        return torch.cat(scores, dim=-1), BlockCurvature(roots, thirds, excess)
+        return torch.cat(scores, dim=-1), BlockCurvature(roots, thirds, cut)
 
     def split(self, latent: Tensor) -> list[Tensor]:
         """The latent values of each block, ``... x m`` or ``... x m x r``."""

@@ -241,8 +241,7 @@ class PrimalSystem(ExactSystem):
 
     def newton(self, state: NewtonState) -> tuple[Tensor, Tensor]:
         curvature, factor = state.curvature, None
-        excess = curvature.excess
-        if excess is not None and not isinstance(curvature, BlockCurvature):
+        if (excess := curvature.excess) is not None:
             # With curvature below zero steps are Newton's own where they can be: others, which
             # count it as zero, converge linearly.
             factor = self.factor(curvature.weight - excess)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import singledispatch
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -17,7 +17,6 @@ from torch.nn import Parameter
 from torch.nn.functional import pad
 
 from botorch_pref.data.blocks import Block, BlockData
-from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.ordered import Grades, Ratings
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.kernels.items import Read, Write
@@ -25,7 +24,6 @@ from botorch_pref.likelihoods import (
     AnnotatedLikelihood,
     BernoulliLikelihood,
     IntervalLikelihood,
-    ReliableLikelihood,
 )
 
 PEOPLE = "annotators"  # among what a model learns, all others by the argument of their data
@@ -46,8 +44,8 @@ _CENTRE_OF_PEOPLE, _GAP_OF_PEOPLE = 1.0, 0.3  # standard deviations around what 
 class AnnotatorEffects(Module):
     r"""Reliability, offset of the first item and lapses of each annotator, with priors.
 
-    The three of :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`, of duels; of grades the
-    same reliability and offset, of choices and rankings the reliability alone. The logarithm of the
+    The three of :class:`~botorch_pref.likelihoods.AnnotatedLikelihood`, of answers of every kind;
+    a lapse in a ranking is in one of the choices that it is made of. The logarithm of the
     reliability of people is normal around 0, as the output scale of the kernel is the only scale of
     all; offsets and logits of lapses are normal around what is typical, which is learnt, too. So
     people of whom there are few answers are taken for typical ones, as are new ones.
@@ -162,37 +160,33 @@ class People(NamedTuple):
     offset: Tensor
     lapse: Tensor
 
-    def of_duels(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
-        """That of the ``... x m`` annotators of as many answers.
-
-        New ones are typical. Of unknown ones the order is taken for unknown, too: no offset.
-        """
-        index = self._index(annotator)
-        return AnnotatedLikelihood(link, *(_taken(value, index) for value in self))
-
     def told(self, part: BlockData, block: Block) -> Block:
         """A block of some data, as its annotators answer, where there are any.
 
-        Ratings have bounds of each annotator instead. Offsets are of pairs, lapses of duels alone.
+        New ones are typical. Of unknown ones the order is taken for unknown, too: no offset.
         """
-        if part.annotator is None or isinstance(part, Ratings):
+        if part.annotator is None:
             return block
-        if isinstance(part, Comparisons):
-            link = cast(BernoulliLikelihood, block.likelihood)
-            return replace(block, likelihood=self.of_duels(link, part.annotator))
-        index, likelihood = self._index(part.annotator), block.likelihood
-        if isinstance(part, Grades):  # an offset of a difference moves the bounds the other way
-            own, offset = cast(IntervalLikelihood, likelihood), _taken(self.offset, index)
-            likelihood = replace(own, lower=own.lower - offset, upper=own.upper - offset)
-        reliability = _taken(self.reliability, index)
-        return replace(block, likelihood=ReliableLikelihood(likelihood, reliability))
+        index = self._index(part.annotator)
+        reliability, offset, lapse = [_taken(value, index) for value in self]
+        if part.shown_first is None:
+            stands_first = torch.zeros_like(block.items, dtype=offset.dtype)
+        else:
+            stands_first = (block.items == part.shown_first.unsqueeze(-1)).to(offset)
+        shift = offset.unsqueeze(-1) * (stands_first @ offset.new_tensor(block.design).mT)
+        shift = shift.squeeze(-1) if block.latent_dim == 1 else shift
+        number = getattr(part, "num_grades", max(block.latent_dim, 2))
+        person = AnnotatedLikelihood(block.likelihood, reliability, shift, lapse, number)
+        return replace(block, likelihood=person)
 
     def of_each(self, link: BernoulliLikelihood, annotator: Tensor) -> AnnotatedLikelihood:
         """That of ``...``-dim annotators, of which the last dimensions are the model's batch."""
         index = self._index(annotator).unsqueeze(-1)
         shape = annotator.shape
-        parts = (value.expand(*shape, -1).gather(-1, index) for value in self)
-        return AnnotatedLikelihood(link, *(part.squeeze(-1) for part in parts))
+        reliability, offset, lapse = [
+            value.expand(*shape, -1).gather(-1, index).squeeze(-1) for value in self
+        ]
+        return AnnotatedLikelihood(link, reliability, offset, lapse)
 
     def _index(self, annotator: Tensor) -> Tensor:
         number = self.reliability.shape[-1] - 2
@@ -288,8 +282,8 @@ def _(data: Ratings, batch_shape: Size) -> CutPoints:
 
 
 def effects_of(parts: Iterable[BlockData], batch_shape: Size) -> AnnotatorEffects | None:
-    """What is learnt of the annotators of all answers but ratings; ``None`` if none are given."""
-    named = (part.annotator for part in parts if not isinstance(part, Ratings))
+    """What is learnt of the annotators of all answers; ``None`` if none are given."""
+    named = (part.annotator for part in parts)
     numbers = [_number(annotator) for annotator in named if annotator is not None]
     return AnnotatorEffects(max(numbers), batch_shape) if numbers else None
 

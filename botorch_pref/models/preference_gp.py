@@ -46,7 +46,6 @@ from botorch_pref.data.checks import (
     refuse,
 )
 from botorch_pref.data.comparisons import Comparisons
-from botorch_pref.data.ordered import Ratings
 from botorch_pref.data.rankings import Rankings
 from botorch_pref.data.values import Values
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
@@ -536,7 +535,7 @@ class PreferenceGP(LaplaceGP):
         effects = self._annotator_effects()
         total = torch.zeros_like(effects.log_reliability.detach())
         for part in self._parts().values():
-            if part.annotator is not None and not isinstance(part, Ratings):
+            if part.annotator is not None:
                 who = part.annotator.expand(*total.shape[:-1], -1)
                 is_told = (who >= 0) & (who < total.shape[-1])
                 weight = getattr(part, "count", torch.ones_like(who))

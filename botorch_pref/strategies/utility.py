@@ -645,13 +645,24 @@ def block_of(
         if who is not None:
             rows, told = as_shown(answered, rows, told, one.num_grades - 1)
         return Grades(items, rows, told, one.num_grades, annotator=who)
-    if isinstance(one, Worst):
-        is_worst = torch.arange(rows.shape[-1], device=rows.device) == told.unsqueeze(-1)
-        rows = rows.gather(-1, is_worst.int().argsort(dim=-1, stable=True))
-        return Rankings(items, rows, num_best=0, num_worst=1, annotator=who)
-    if isinstance(one, Ranking):
-        return Rankings(items, rows.gather(-1, told), annotator=who)
+    shown = rows.new_tensor([query.shown for query, _ in answered])
+    if isinstance(one, Ranking | Worst):
+        order = told
+        if isinstance(one, Worst):
+            is_worst = torch.arange(rows.shape[-1], device=rows.device) == told.unsqueeze(-1)
+            order = is_worst.int().argsort(dim=-1, stable=True)
+        best, worst = (0, 1) if isinstance(one, Worst) else (None, 0)
+        first = None if who is None else _place_of(shown[:, 0], order)
+        ranked = rows.gather(-1, order)
+        return Rankings(items, ranked, best, worst, annotator=who, first=first)
+    if who is not None:
+        rows, told = rows.gather(-1, shown), _place_of(told, shown)
     return Choices(items, rows, told, annotator=who)
+
+
+def _place_of(position: Tensor, order: Tensor) -> Tensor:
+    """Where ``m``-dim positions stand in ``m x k``-dim orders of all."""
+    return order.argsort(-1).gather(-1, position.unsqueeze(-1)).squeeze(-1)
 
 
 def answers_to(asked: Question, model: PreferenceGP) -> list[Block]:

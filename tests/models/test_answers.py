@@ -10,6 +10,7 @@ import pickle
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -30,6 +31,7 @@ from botorch_pref.likelihoods import (
     IntervalLikelihood,
     LogitLikelihood,
     ProbitLikelihood,
+    SoftmaxLikelihood,
 )
 from botorch_pref.models import (
     AnnotatorEffects,
@@ -93,15 +95,24 @@ def ratings(people: int | None = 2) -> Ratings:
 
 
 def rankings(k: int = 4, number: int = 5, people: int | None = None, **options: Any) -> Rankings:
-    who = None if people is None else torch.arange(number) % people
     rows = rand(number, len(X), seed=7).argsort(-1)[:, :k]
-    return Rankings(X, rows, annotator=who, **options)
+    if people is not None:
+        options |= {"annotator": torch.arange(number) % people, "first": torch.arange(number) % k}
+    return Rankings(X, rows, **options)
 
 
 def favourites(k: int = 3, number: int = 6, people: int | None = None) -> Choices:
     who = None if people is None else torch.arange(number) % people
     rows = rand(number, len(X), seed=8).argsort(-1)[:, :k]
     return Choices(X, rows, torch.arange(number) % k, who)
+
+
+def contradictions() -> Rankings:
+    """The same order again and again, and once its reverse."""
+    rows = torch.tensor([[3, 1, 5]]).repeat(10, 1)
+    rows[-1] = rows[-1].flip(0)
+    number = torch.arange(10)
+    return Rankings(X, rows, annotator=number % 3, first=number % 3)
 
 
 def make(*choices: Any, data: Comparisons | None = None, **options: Any) -> PreferenceGP:
@@ -114,18 +125,24 @@ def make(*choices: Any, data: Comparisons | None = None, **options: Any) -> Pref
     return model
 
 
-def softmax_of(f: Tensor, left: list[int], chosen: int, sign: float = 1.0) -> Tensor:
-    return sign * f[chosen] - torch.logsumexp(torch.stack([sign * f[i] for i in left]), 0)
+def softmax_of(
+    f: Tensor, left: list[int], chosen: int, sign: float = 1.0, lapse: float | Tensor = 0.0
+) -> Tensor:
+    of_all = torch.logsumexp(torch.stack([sign * f[i] for i in left]), 0)
+    return ((1.0 - lapse) * (sign * f[chosen] - of_all).exp() + lapse / len(left)).log()
 
 
-def log_ranking(f: Tensor, items: list[int], best: int, worst: int) -> Tensor:
+def log_ranking(
+    f: Tensor, items: list[int], best: int, worst: int, lapse: float | Tensor = 0.0
+) -> Tensor:
     left, total = list(items), f.new_zeros(())
     for item in items[:best]:
-        total = total + softmax_of(f, left, item)
+        if len(left) > 1:
+            total = total + softmax_of(f, left, item, 1.0, lapse)
         left.remove(item)
     for item in reversed(items[len(items) - worst :]):
-        if item in left:
-            total = total + softmax_of(f, left, item, -1.0)
+        if item in left and len(left) > 1:
+            total = total + softmax_of(f, left, item, -1.0, lapse)
             left.remove(item)
     return total
 
@@ -187,13 +204,14 @@ def test_ratings_of_several_people_against_brute_force() -> None:
     data = ratings()
     model = make(data)
     bounds = model.learnt["choices[0]"].values().detach().tolist()
+    size, _, lapse = (value.detach() for value in model.learnt["annotators"].values())
 
     def log_likelihood(f: Tensor) -> Tensor:
         total, rows = f.new_zeros(()), (data.items, data.rating, data.annotator)
         for item, rating, who in zip(*(row.tolist() for row in rows), strict=True):
-            own = [-torch.inf, *bounds[who], torch.inf]
-            chance = torch.sigmoid(f[item] - own[rating]) - torch.sigmoid(f[item] - own[rating + 1])
-            total = total + chance.log()
+            own, value = [-torch.inf, *bounds[who], torch.inf], size[who] * f[item]
+            chance = torch.sigmoid(value - own[rating]) - torch.sigmoid(value - own[rating + 1])
+            total = total + ((1 - lapse[who]) * chance + lapse[who] / 4).log()
         return total
 
     assert_laplace(model, POINTS, log_likelihood)
@@ -220,8 +238,9 @@ def test_annotators_against_brute_force(link: BernoulliLikelihood) -> None:
 
 
 def test_who_gave_other_answers_against_brute_force() -> None:
-    """One reliability a person, whatever they are asked; of grades the offset of duels, too."""
-    data = [favourites(people=3), rankings(people=2), grades(people=3)]
+    """One reliability, offset and rate of lapses a person, whatever they are asked."""
+    both = {"num_best": 1, "num_worst": 1}
+    data = [favourites(people=3), rankings(people=2), grades(people=3), rankings(people=3, **both)]
     model = make(*data, data=duels(6))
     size = model.learnt["annotators"].values().reliability.detach()
     assert size.shape == (5,)
@@ -229,20 +248,24 @@ def test_who_gave_other_answers_against_brute_force() -> None:
     offset, lapse = (value.detach() for value in model.learnt["annotators"].values()[1:])
 
     def log_likelihood(every: Tensor) -> Tensor:
-        f = every.view(4, len(X))  # the items of each kind of answers are its own
+        f = every.view(5, len(X))  # the items of each kind of answers are its own
         total, own = every.new_zeros(()), [-torch.inf, *bounds, torch.inf]
         for (i, j), won, who in zip(*map(Tensor.tolist, _rows(model.data)), strict=True):
             value = size[who] * (f[0, i] - f[0, j]) + offset[who]
             chance = torch.sigmoid(value if won else -value)
             total = total + ((1 - lapse[who]) * chance + lapse[who] / 2).log()
+        first = torch.eye(len(X)).double()
         for rows, k, who in zip(*map(Tensor.tolist, _rows(data[0])), strict=True):
-            total = total + softmax_of(size[who] * f[1], rows, rows[k])
-        for rows, who in zip(data[1].items.tolist(), data[1].annotator.tolist(), strict=True):
-            total = total + log_ranking(size[who] * f[2], rows, 4, 0)
+            values = size[who] * f[1] + offset[who] * first[rows[0]]
+            total = total + softmax_of(values, rows, rows[k], 1.0, lapse[who])
+        for own_f, part, ends in ((f[2], data[1], (4, 0)), (f[4], data[3], (1, 1))):
+            for rows, place, who in zip(*map(Tensor.tolist, _rows(part)), strict=True):
+                values = size[who] * own_f + offset[who] * first[rows[place]]
+                total = total + log_ranking(values, rows, *ends, lapse[who])
         for (i, j), grade, who in zip(*map(Tensor.tolist, _rows(data[2])), strict=True):
             gap = size[who] * (f[3, i] - f[3, j]) + offset[who]
             chance = torch.sigmoid(gap - own[grade]) - torch.sigmoid(gap - own[grade + 1])
-            total = total + chance.log()
+            total = total + ((1 - lapse[who]) * chance + lapse[who] / 5).log()
         return total
 
     assert_laplace(model, POINTS, log_likelihood)
@@ -250,6 +273,7 @@ def test_who_gave_other_answers_against_brute_force() -> None:
 
 def _rows(data: Any) -> list[Tensor]:
     names = {Comparisons: "pairs wins", Choices: "items favourite", Grades: "pairs grade"}
+    names[Rankings] = "items first"
     return [getattr(data, name) for name in [*names[type(data)].split(), "annotator"]]
 
 
@@ -260,6 +284,7 @@ def test_who_is_typical_is_as_nobody_is_told_apart() -> None:
     with torch.no_grad():
         for value in told.learnt["annotators"].parameters():
             value.zero_()
+        told.learnt["annotators"].typical_logit_lapse.fill_(-45.0)
         for name, value in pooled.learnt.named_parameters():
             dict(told.learnt.named_parameters())[name].copy_(value)
     torch.testing.assert_close(told.log_evidence(), pooled.log_evidence(), atol=1e-10, rtol=0)
@@ -289,31 +314,62 @@ def test_who_answers_by_chance_is_found_out(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("inference", ["laplace", "ep"])
-def test_offsets_are_learnt_from_grades(inference: Any) -> None:
-    planted = torch.tensor([1.2, -0.8]).double()
-    number, generator = 300, torch.Generator().manual_seed(0)
-    rows = torch.rand(number, len(X), generator=generator).argsort(-1)[:, :2]
-    who = torch.arange(number) % 2
-    noise = torch.rand(number, generator=generator).double().logit()
-    gap = utility(X)[rows[:, 0]] - utility(X)[rows[:, 1]] + planted[who] + noise
-    grade = torch.bucketize(gap, torch.tensor([-2.0, -0.7, 0.7, 2.0]).double())
-    model = PreferenceGP(None, None, choices=Grades(X, rows, grade, 5, who), inference=inference)
-    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
-    table = model.annotators.loc[[0, 1]]
+@pytest.mark.parametrize("kind", [favourites, rankings, grades])
+def test_offsets_are_learnt_from_other_answers(kind: Any, inference: Any) -> None:
+    planted = torch.tensor([0.9, -0.6]).double()
+    table = _learnt_of_two(kind, 1.5, planted, 0.0, inference)
     found, error = (torch.tensor(table[f"offset{end}"].to_numpy()) for end in ("", "_error"))
     assert bool((found.sign() == planted.sign()).all())
     assert bool(((found - planted).abs() < 2.5 * error).all())
     assert error.max() < 0.25
 
 
+@pytest.mark.parametrize("kind", [favourites, rankings, grades])
+def test_lapses_are_learnt_from_other_answers(kind: Any) -> None:
+    table = _learnt_of_two(kind, 12.0, torch.zeros(2).double(), 0.35)
+    assert abs(table.loc[0, "lapse"] - 0.35) < 2.5 * table.loc[0, "lapse_error"]
+    assert table.loc[0, "lapse_error"] < 0.1
+    assert table.loc[1, "lapse"] < 0.05
+
+
+def _learnt_of_two(
+    kind: Any, scale: float, offset: Tensor, lapse: float, inference: Any = "laplace"
+) -> pd.DataFrame:
+    """What is learnt of two people, of whom the first answers by chance now and then."""
+    number, generator = 400, torch.Generator().manual_seed(0)
+    rows = torch.rand(number, len(X), generator=generator).argsort(-1)[:, :3]
+    who = torch.arange(number) % 2
+    noise = -(-torch.rand(number, 3, generator=generator).double().log()).log()
+    values = scale * utility(X)[rows]
+    values[:, 0] += offset[who]
+    by_chance = (torch.rand(number, generator=generator) < lapse) & (who == 0)
+    order = (torch.where(by_chance.unsqueeze(-1), 0.0, values) + noise).argsort(-1, descending=True)
+    gap = values[:, 0] - values[:, 1] + noise[:, 0] - noise[:, 1]
+    grade = torch.bucketize(gap, torch.tensor([-2.0, -0.7, 0.7, 2.0]).double())
+    grade = torch.where(by_chance, torch.randint(5, (number,), generator=generator), grade)
+    first = (order == 0).int().argmax(-1)
+    data = {
+        favourites: Choices(X, rows, order[:, 0], who),
+        rankings: Rankings(X, rows.gather(-1, order), annotator=who, first=first),
+        grades: Grades(X, rows[:, :2], grade, 5, who),
+    }[kind]
+    model = PreferenceGP(None, None, choices=data, inference=inference)
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    return model.annotators.loc[[0, 1]]
+
+
 @pytest.mark.parametrize("kind", [favourites, rankings])
 def test_one_reliable_person_is_a_larger_scale_by_expectation_propagation(kind: Any) -> None:
     told = make(kind(people=1), inference="ep")
+    effects = told.learnt["annotators"]
     with torch.no_grad():
-        told.learnt["annotators"].log_reliability.fill_(math.log(2.5))
+        effects.log_reliability.fill_(math.log(2.5))
+        effects.typical_offset.sub_(effects.values().offset[0])
+        effects.typical_logit_lapse.fill_(-45.0)
     scaled = make(kind(), likelihood=LogitLikelihood(2.5), inference="ep")
-    torch.testing.assert_close(told.log_evidence(), scaled.log_evidence(), atol=1e-8, rtol=0)
     assert_same_posterior(told.posterior(POINTS), scaled.posterior(POINTS), atol=1e-6)
+    scaled.inference = "laplace"  # whose evidence it is where annotators are told apart
+    torch.testing.assert_close(told.log_evidence(), scaled.log_evidence(), atol=1e-8, rtol=0)
 
 
 @pytest.mark.parametrize("kind", [favourites, rankings, grades])
@@ -328,7 +384,7 @@ def test_annotators_of_other_answers_are_checked(kind: Any) -> None:
     [
         *((kind, "ep") for kind in ("rankings", "grades", "ratings", "of people")),
         # whose evidence is Laplace's
-        *((kind, "laplace") for kind in ("annotators", "mixed", "reliability")),
+        *((kind, "laplace") for kind in ("annotators", "mixed", "reliability", "contradictions")),
     ],
 )
 def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, inference: Any):
@@ -340,6 +396,7 @@ def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, in
             None,
         ),
         "ratings": ([ratings()], None),
+        "contradictions": ([contradictions(), favourites(people=3)], None),
         "annotators": ([], duels(30)),
         "reliability": (
             [favourites(people=3), favourites(2, people=2), rankings(people=2), grades(people=3)],
@@ -349,14 +406,15 @@ def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, in
     }
     choices, data = cases[kind]
     model = make(*choices, data=data, inference=inference)
-    if kind in ("annotators", "mixed"):  # some answers are where the likelihood is not log-concave
+    # Some answers are where the likelihood is not log-concave.
+    if kind in ("annotators", "mixed", "contradictions"):
         with torch.no_grad():
             model.learnt["annotators"].typical_logit_lapse.fill_(-3.0)
             model.learnt["annotators"].log_reliability.add_(2.0)
         observed = model.observed().observations
         model.inference = "laplace"
         mode = observed.incidence.apply(model.posterior(model.items).mean.squeeze(-1))
-        assert bool((observed.derivatives(mode)[1].excess > 0).any())
+        assert bool((observed.derivatives(mode)[1].apply_excess(torch.ones_like(mode)) != 0).any())
         model.inference = inference
     for name, exact, numerical in parameter_gradients(model, model.log_evidence):
         torch.testing.assert_close(exact, numerical, atol=2e-6, rtol=2e-6, msg=name)
@@ -373,36 +431,32 @@ def test_one_answer_is_exact_by_expectation_propagation(link: Any, cavity: float
         spread = (K[0, 0] + K[1, 1] - 2 * K[0, 1]).sqrt()
     density = torch.distributions.Normal(0.0, spread).log_prob(h).exp() * (h[1] - h[0])
     rows = torch.tensor([[0, 1]])
-    for grade, who in itertools.product(range(3), (None, rows[:, 0])):
-        model = PreferenceGP(
-            None,
-            None,
-            choices=Grades(X[:2], rows, torch.tensor([grade]), 3, who),
-            covar_module=kernel,
-            likelihood=link,
-            inference="ep",
-        )
+    for grade in range(3):
+        asked = Grades(X[:2], rows, torch.tensor([grade]), 3)
+        options = {"covar_module": kernel, "likelihood": link, "inference": "ep"}
+        model = PreferenceGP(None, None, choices=asked, **options)
         low, high = model.learnt["choices[0]"].values().detach()[0].tolist()
-        value = h
-        if who is not None:
-            with torch.no_grad():
-                model.learnt["annotators"].log_reliability.fill_(1.5)
-                model.learnt["annotators"].typical_offset.fill_(-6.0)
-            value = torch.tensor(1.5).exp() * h - 6.0
-        below, above = link(value - low), link(value - high)
-        expected = (density * [1 - below, below - above, above][grade]).sum().log()
+        expected = (density * _graded(link, h, low, high)[grade]).sum().log()
         torch.testing.assert_close(model.log_evidence().detach(), expected, atol=1e-6, rtol=0)
-    data = Comparisons(X[:2], rows, torch.ones(1).double(), torch.ones(1).double(), rows[:, 0])
-    model = PreferenceGP(X[:2], data, covar_module=kernel, likelihood=link, inference="ep")
-    effects = model.learnt["annotators"]
-    with torch.no_grad():
-        effects.log_reliability.fill_(1.5)
-        effects.typical_offset.fill_(-6.0)
-    for lapse in (1e-15, 0.05):
+    one = torch.ones(1).double()
+    duel = PreferenceGP(X[:2], Comparisons(X[:2], rows, one, one, rows[:, 0]), **options)
+    graded = [
+        PreferenceGP(
+            None, None, choices=replace(asked, grade=grade, annotator=rows[:, 0]), **options
+        )
+        for grade in torch.arange(3).unsqueeze(-1)
+    ]
+    value = torch.tensor(1.5).exp() * h - 6.0
+    seen = [link(value), *_graded(link, value, low, high)]
+    models = zip([duel, *graded], seen, (2, 3, 3, 3), strict=True)
+    for (model, chance, number), lapse in itertools.product(models, (1e-15, 0.05)):
+        effects = model.learnt["annotators"]
         with torch.no_grad():
+            effects.log_reliability.fill_(1.5)
+            effects.typical_offset.fill_(-6.0)
             effects.typical_logit_lapse.fill_(math.log(lapse / (1.0 - lapse)))
-        chance = (1.0 - lapse) * link(torch.tensor(1.5).exp() * h - 6.0) + lapse / 2
-        tilted = density * chance / (density * chance).sum()
+        tilted = density * ((1.0 - lapse) * chance + lapse / number)
+        tilted = tilted / tilted.sum()
         mean = (tilted * h).sum()
         variance = (tilted * (h - mean).square()).sum()
         found = model.difference_moments(X[:2])
@@ -410,6 +464,11 @@ def test_one_answer_is_exact_by_expectation_propagation(link: Any, cavity: float
         # No site of positive precision makes a variance larger than the prior's.
         least = torch.minimum(variance, spread.square())
         torch.testing.assert_close(found[1], least, atol=1e-4 * cavity**2, rtol=0)
+
+
+def _graded(link: BernoulliLikelihood, value: Tensor, low: float, high: float) -> list[Tensor]:
+    below, above = link(value - low), link(value - high)
+    return [1 - below, below - above, above]
 
 
 # ------------------------------------------------------------------- identities
@@ -570,6 +629,43 @@ def test_both_answers_of_a_person_and_their_derivatives(
         assert bool(value.isfinite().all())
 
 
+@pytest.mark.parametrize("lapse", [1e-15, 0.02, 0.5])
+@pytest.mark.parametrize("size", [1.7, 40.0])
+def test_choices_of_a_person_and_their_derivatives(lapse: float, size: float) -> None:
+    """Their chances sum to one; without the excess the curvature is minus autograd's Hessian."""
+    latent = (0.1 * torch.arange(20).double().sin()).view(5, 4)
+    one, answer = torch.ones(5).double(), torch.tensor([0, 3, 1, 2, 0]).double()
+    offset = torch.tensor([-0.6, 0.0, 0.0, 0.0]).double().expand(5, 4)
+    kind = SoftmaxLikelihood(0.7)
+    person = AnnotatedLikelihood(kind, size * one, offset, lapse * one, num_answers=4)
+    chances = [person.log_prob(latent, a * one, one).exp() for a in range(4)]
+    torch.testing.assert_close(sum(chances), one, atol=1e-14, rtol=0)
+    seen = (0.7 * (size * latent + offset)).softmax(-1)[0, 0]
+    assert float(chances[0][0]) == pytest.approx(float((1 - lapse) * seen + lapse / 4))
+    weight = 3.0 * one
+
+    def total(at: Tensor) -> Tensor:
+        return person.log_prob(at, answer, weight).sum()
+
+    def curvature(at: Tensor) -> Tensor:
+        root = person.derivatives(at, answer, weight)[1]
+        return (root @ root.mT).sum(0)
+
+    score, root, third = person.derivatives(latent, answer, weight)
+    torch.testing.assert_close(score, torch.autograd.functional.jacobian(total, latent))
+    hessian = torch.autograd.functional.hessian(total, latent)
+    hessian = torch.stack([hessian[i, :, i] for i in range(5)])
+    excess = person.excess(latent, answer, weight)
+    found = root @ root.mT - excess.unsqueeze(-1) * excess.unsqueeze(-2)
+    torch.testing.assert_close(found, -hessian, atol=1e-10, rtol=1e-8)
+    turned = torch.autograd.functional.jacobian(curvature, latent).permute(2, 3, 0, 1)
+    torch.testing.assert_close(third, -turned, atol=1e-8, rtol=1e-7)
+    assert bool((excess.abs() > 1e-3).any()) == ((lapse > 0.01 and size > 2.0) or lapse == 0.5)
+    far = AnnotatedLikelihood(kind, 1e6 * one, offset, lapse * one, num_answers=4)
+    parts = far.log_prob(latent, answer, one), *far.derivatives(latent, answer, one)
+    assert all(bool(part.isfinite().all()) for part in parts)
+
+
 @every_link
 @QUICK
 @given(st.floats(-20.0, 20.0), st.floats(0.05, 5.0), st.floats(0.01, 10.0))
@@ -642,6 +738,22 @@ def test_annotators_of_a_batch_of_models_are_those_of_each() -> None:
             dict(one.learnt["annotators"].named_parameters())[name].data.copy_(value[i])
         torch.testing.assert_close(one.log_evidence(), evidence[i])
         torch.testing.assert_close(one.win_probability(pair, who), together[:, i])
+
+
+@pytest.mark.parametrize("inference", ["laplace", "ep"])
+def test_other_answers_of_people_in_a_batch_of_models_are_those_of_each(inference: Any) -> None:
+    parts = [favourites(people=2), rankings(people=2), grades(people=2)]
+    both = make(*(part.expand(torch.Size([2])) for part in parts), inference=inference)
+    evidence, posterior = both.log_evidence(), both.posterior(POINTS)
+    for i in range(2):
+        one = make(*parts, inference=inference)
+        for name, value in both.learnt.named_parameters():
+            dict(one.learnt.named_parameters())[name].data.copy_(value[i])
+        torch.testing.assert_close(one.log_evidence(), evidence[i])
+        own = one.posterior(POINTS)
+        torch.testing.assert_close(own.mean, posterior.mean[i], atol=1e-6, rtol=0)
+        covariance = posterior.covariance_matrix[i]
+        torch.testing.assert_close(own.covariance_matrix, covariance, atol=1e-6, rtol=0)
 
 
 def test_more_answers_of_known_new_and_unknown_people() -> None:
@@ -752,6 +864,8 @@ def test_fitting_learns_everything() -> None:
         ("`num_grades`", lambda: Grades(X, pairs(1), torch.tensor([0]), 1)),
         ("with itself", lambda: Grades(X, torch.tensor([[1, 1]]), torch.tensor([0]), 3)),
         ("`rating` row 0", lambda: Ratings(X, torch.tensor([1]), torch.tensor([4]), 4)),
+        ("`first` row 1 is 4.*0 to 3", lambda: rankings(first=torch.tensor([0, 4, 0, 1, 2]))),
+        ("`first`", lambda: rankings(first=torch.zeros(5))),
         ("`items` row 0", lambda: Ratings(X, torch.tensor([9]), torch.tensor([0]), 4)),
         (
             "`annotator` row 0",
@@ -797,9 +911,13 @@ def test_an_error_that_the_curvature_does_not_tell_is_none() -> None:
     """All answers contradict the differences, where the likelihood is not log-concave."""
     effects, none = AnnotatorEffects(1, torch.Size()), torch.zeros(200, dtype=torch.double)
     who, gap = torch.zeros(200, dtype=torch.long), torch.full_like(none, 6.0)
+    rows = torch.tensor([[0, 1]]).expand(200, 2)
 
     def log_prob(people: People) -> Tensor:
-        return people.of_duels(LogitLikelihood(), who).log_prob(gap, none, none + 1.0).sum()
+        data = Comparisons(X, rows, none, none + 1.0, who)
+        [block] = data.blocks(LogitLikelihood())
+        told = people.told(data, block).likelihood
+        return told.log_prob(gap, none, none + 1.0).sum()
 
     table = effects.table(log_prob)
     assert table.loc[0, ["reliability_error", "offset_error", "lapse_error"]].isna().all()

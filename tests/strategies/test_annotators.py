@@ -74,6 +74,27 @@ def test_the_model_is_of_grades_as_they_were_shown() -> None:
     assert {query.shown for query, _ in strategy.history} == {(0, 1), (1, 0)}
 
 
+@pytest.mark.parametrize("question", ["best of 3", "worst of 3", "rank 3"])
+def test_the_model_knows_which_of_several_was_shown_first(question: str) -> None:
+    strategy = RandomPairs(choices=TABLE, seed=2, question=question)
+    for i in range(8):
+        query = strategy.ask(("ann", "bob")[i % 2])
+        strategy.tell(query, query.answers[i % len(query.answers)])
+    [data] = strategy.learner.model().choices
+    first = data.datapoints[data.shown_first]
+    for row, (query, answer) in enumerate(strategy.history):
+        assert torch.equal(first[row], query.items[query.shown[0]])
+        asked = data.datapoints[data.items[row]]
+        if question == "best of 3":
+            assert torch.equal(asked, query.items[[*query.shown]])
+            assert torch.equal(asked[data.favourite[row]], query.items[int(answer)])
+        elif question == "worst of 3":
+            assert torch.equal(asked[-1], query.items[int(answer)])
+        else:
+            assert torch.equal(asked, query.items[[*answer]])
+    assert len({query.shown[0] for query, _ in strategy.history}) == 3
+
+
 @pytest.mark.parametrize("question", ["best of 3", "worst of 3", "rank 3", "grade 5"])
 def test_people_are_told_apart_by_answers_of_every_kind(question: str, monkeypatch: Any) -> None:
     shorten_searches(monkeypatch)
