@@ -251,7 +251,7 @@ class ProbitLikelihood(BernoulliLikelihood):
 
 @dataclass(frozen=True, eq=False)
 class RowLikelihood(ABC):
-    r"""A likelihood of one latent value, with parameters of its own for each observation.
+    r"""A likelihood with parameters of its own for each observation, as a rule of one latent value.
 
     Args:
         link: The link, at whose scale latent values are compared.

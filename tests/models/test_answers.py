@@ -711,8 +711,9 @@ def test_who_is_reliable_and_who_prefers_the_first_is_learnt() -> None:
     assert abs(table.loc[3, "offset"] - 1.5) < 3 * table.loc[3, "offset_error"]
     assert bool((table.loc[[0, 1, 2, 3], "offset_error"] < 0.4).all())
     pair = items[[0, 1]]
-    own = model.win_probability(pair.expand(6, 2, 2), torch.tensor([0, 1, 2, 3, 4, 9]))
-    assert torch.equal(own[4], own[5])  # new ones are typical
+    own = model.win_probability(pair.expand(4, 2, 2), torch.tensor([0, 1, 2, 3]))
+    new = [model.win_probability(pair, torch.tensor(who)) for who in (4, 9)]
+    assert torch.equal(*new)  # new ones are typical
     by_hand = table.loc[3, ["reliability", "offset", "lapse"]].tolist()
     given = AnnotatedLikelihood(model.likelihood, *torch.tensor(by_hand).double())
     mean, variance = model.difference_moments(pair)
