@@ -45,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, part in parts(options.seed, options.share).items():
         print(f"{name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            whole.add(part(Path(folder)))
+            whole.add(found := part(Path(folder)))
+        for failure in found.failures:  # at once, as the rest takes long
+            print(failure, file=sys.stderr, flush=True)
     print(whole.table())
     print(f"{len(whole.failures)} failures", *whole.failures, sep="\n")
     return int(bool(whole.failures))

@@ -112,7 +112,7 @@ def stored(name: str) -> str:
         query = strategy.ask(people[step % len(people)])
         strategy.tell(query, answer(query, step))
     strategy.tell(strategy.ask(people[0]), None)
-    strategy.ask("ann")
+    strategy.ask(people[-1] or "ann")
     return json.dumps(strategy.state_dict(), allow_nan=False)
 
 
@@ -203,4 +203,5 @@ def campaign(number: int, seed: int, subjects: dict[str, Any] = SUBJECTS) -> Cam
 
 
 def test_altered_states() -> None:
-    campaign(40, 1, {name: SUBJECTS[name] for name in ("PFTS, a table", "POPBO")}).check()
+    names = "PFTS, a table", "POPBO", "DuelingKG"
+    campaign(60, 1, {name: SUBJECTS[name] for name in names}).check()
