@@ -141,7 +141,7 @@ def chemist() -> Figure:
     best = 20 + 60 * float(strategy.recommend())
     axes.plot(best, float(mean.max()) + 1.0, **STAR, label="recommended")
     axes.set(xlabel="temperature (°C)", ylabel="yield (g)", yticks=[-2, 0, 2])
-    axes.set_ylim(top=float(mean.max()) + 3.4)
+    axes.set_ylim(top=float(mean.max()) + 5.0)
     style = {"handletextpad": 0.0, "columnspacing": 0.8, "fontsize": SMALL, "frameon": False}
     axes.legend(loc="upper left", ncols=3, **style)
     heading(axes, f"{len(duels)} duels and {len(at)} measurements")

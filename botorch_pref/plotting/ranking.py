@@ -85,7 +85,7 @@ def plot_ranking(
                         Axis(label="utility above the mean of all"),
                     ),
                     (
-                        "Rank, 95 % interval",
+                        "Order, and 95 % interval of the rank",
                         rows + 1.0,
                         columns["rank_from"],
                         columns["rank_to"],
