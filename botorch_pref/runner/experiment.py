@@ -25,7 +25,6 @@ from typing import Any
 
 import joblib
 import pandas as pd
-import torch
 from botorch.exceptions.errors import BotorchError
 from threadpoolctl import threadpool_limits
 
@@ -34,6 +33,7 @@ from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.problems.base import PreferenceProblem
 from botorch_pref.problems.judges import LogisticJudge
 from botorch_pref.progress import progress_bar
+from botorch_pref.randomness import torch_threads
 from botorch_pref.runner.simulation import Judge, Record, seeds_of_run, simulate, typed
 from botorch_pref.runner.store import Store, describe, describe_problem
 
@@ -200,13 +200,8 @@ def num_threads(threads: int = 1) -> Iterator[None]:
 
     On one thread sums always have the same order.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with threadpool_limits(limits=1, user_api="blas"):
-            yield
-    finally:
-        torch.set_num_threads(before)
+    with torch_threads(threads), threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 def build_strategy(

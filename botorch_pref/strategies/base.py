@@ -6,8 +6,9 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import wraps
 from itertools import takewhile
 from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
@@ -33,7 +34,7 @@ from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.answer_parameters import PEOPLE
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Question, shown_order
-from botorch_pref.randomness import derive_seed
+from botorch_pref.randomness import derive_seed, torch_threads
 from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import MOST_EXACT, Maximum, SearchSpace
 from botorch_pref.strategies.shortlist import shortlist
@@ -41,6 +42,7 @@ from botorch_pref.strategies.state import Entry, put_back, read_tensor, whole, w
 from botorch_pref.strategies.utility import (
     EFFECTS,
     HYPERPARAMETERS,
+    MOST_LEARNT,
     Hyperparameters,
     KernelArgument,
     TablePosterior,
@@ -110,6 +112,17 @@ class Chosen(NamedTuple):
     further: Sequence[Candidate] = ()
 
 
+def _computed(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a strategy within :meth:`Strategy._computing`."""
+
+    @wraps(method)
+    def call(self: Strategy, *args: Any, **kwargs: Any) -> Any:
+        with self._computing():
+            return method(self, *args, **kwargs)
+
+    return call
+
+
 @dataclass(eq=False, repr=False)
 class Strategy(ABC):
     r"""A policy that asks queries and learns from the answers.
@@ -146,11 +159,19 @@ class Strategy(ABC):
     """What the next query depends on beside options and history."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Models are fitted and kept, whatever mode of autograd the caller is in."""
+        """Public methods compute in one way, whatever a caller has set; see :meth:`_computing`."""
         super().__init_subclass__(**kwargs)
         for name, method in list(vars(cls).items()):
             if isinstance(method, FunctionType) and not name.startswith("_"):
-                setattr(cls, name, torch.inference_mode(False)(method))
+                setattr(cls, name, _computed(method))
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Models are fitted and kept, as for gradients; and small problems are on one thread."""
+        choices, answers = self.choices, getattr(self, "history", ())
+        is_small = len(answers) <= MOST_LEARNT and (choices is None or len(choices) <= MOST_EXACT)
+        with torch.inference_mode(False), torch_threads() if is_small else nullcontext():
+            yield
 
     def __post_init__(self) -> None:
         """Check the options, and set up a strategy without data."""
@@ -198,7 +219,7 @@ class Strategy(ABC):
         if annotator not in self._open:
             before = self.round
             try:
-                with torch.inference_mode(False):
+                with self._computing():
                     chosen = self._in_order(self._choose(self._next_id, annotator))
                     self._open[chosen.annotator] = chosen
             except BaseException:
@@ -232,7 +253,7 @@ class Strategy(ABC):
         # Its own query, not an equal one, which may have come from a file, or another device.
         own = self._open[query.annotator]
         answered = Answered(own, own.checked(answer))
-        with torch.inference_mode(False):
+        with self._computing():
             self._learn(answered)
         self.history.append(answered)
         del self._open[query.annotator]

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from botorch_pref.strategies import COBOL, EUBO, PFTS, Strategy
+from botorch_pref.randomness import torch_threads
+from botorch_pref.space.search_space import MOST_EXACT
+from botorch_pref.strategies import COBOL, EUBO, PFTS, RandomPairs, Strategy
 
 BOX = {"bounds": torch.tensor([[0.0], [1.0]]).double().repeat(1, 3)}
 SUBJECTS: dict[str, tuple[Any, dict[str, Any], int]] = {
@@ -47,6 +49,32 @@ def of_threads(number: int) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(found.stdout)
     assert result.pop("threads") == number
     return result
+
+
+class _Counts(RandomPairs):
+    """Says on how many threads it chooses."""
+
+    def _pair(self, annotator: str | None) -> Any:
+        self.threads = torch.get_num_threads()
+        if self.fails:
+            raise ArithmeticError
+        return super()._pair(annotator)
+
+    fails = False
+
+
+def test_small_problems_are_on_one_thread() -> None:
+    large = torch.rand(MOST_EXACT + 1, 2, generator=torch.Generator().manual_seed(0)).double()
+    with torch_threads(3):
+        for space, expected in ((BOX, 1), ({"choices": large[:-1]}, 1), ({"choices": large}, 3)):
+            strategy = _Counts(**space, seed=0)
+            strategy.ask()
+            assert strategy.threads == expected
+            assert torch.get_num_threads() == 3
+            strategy.fails = True
+            with pytest.raises(ArithmeticError):
+                strategy.ask("ann")
+            assert torch.get_num_threads() == 3
 
 
 @pytest.mark.slow
