@@ -36,8 +36,10 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.confidence_set import SqrtSlack
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
+from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answer, Answered, Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
+from botorch_pref.space.maximize import Feasible
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Candidate, Chosen, Strategy, next_best, same_item
 from botorch_pref.strategies.regression import Regression, standardised_gp
@@ -74,6 +76,9 @@ _SCREENING = 1e-2  # of bounds that only select where a line search begins
 _FAR, _NEAR = 4, 2
 _KEPT = 64  # items that pass a coarse screen
 _CHUNK = 256
+# Of a large table: rows at random, and half as many by each score; the shares that the expert is
+# likely to like best, of which the best by the values are such a score; rows at a time.
+_DRAWN, _LIKED, _BLOCK = 1024, (0.5, 0.25, 0.1, 0.03), 4096
 _AT_KINKS = {"maxls": 8}  # tries of a step: bounds have kinks, at which all of them fail
 _MOST_SHOWN = 50  # times the number of balanced labels: who rejects nearly all is asked no longer
 
@@ -592,11 +597,12 @@ class Step:
     """The models of one step, their searches, and the tests of lines 6 and 8 of Algorithm 1.
 
     Searches that depend on labels are seeded by the number of the step, those that do not by the
-    number of values.
+    number of values. Of more than 2,000 choices they are over some rows: the best ones by the
+    values, of all and of those that the expert is likely to like, and some at random.
     """
 
     def __init__(self, strategy: COBOL) -> None:
-        self.strategy, self.space = strategy, strategy.space
+        self.strategy, self.space, self.rows = strategy, strategy.space, None
         self.pending = strategy._unmeasured()
         self.objective = strategy.values.model(self.pending)
         self.beta = strategy.beta_of(self.objective)
@@ -605,9 +611,39 @@ class Step:
         self.asked, self.avoid = strategy._items_of(asked), strategy._items_of(self.pending)
         self.incumbent = strategy.values.best() if strategy.feedback == "compare" else None
         self.x_ref = None if self.incumbent is None else self.incumbent.item
+        if self.space.is_large:
+            self.rows = self._rows()
+            self.space = strategy.space.subset(self.rows)
         known, self.num_values = strategy._from_values, len(strategy.values.answers)
         fits = known is not None and known.num_values == self.num_values and not self.pending
         self.from_values = known if fits else None
+
+    @torch.no_grad()
+    def _rows(self) -> Tensor:
+        """Sorted rows of a large table."""
+        values, table = self.strategy.values, self.strategy.space.table
+        known = values.model()
+        noise = cast(Tensor, known.likelihood.noise).reshape(-1, 1)
+        model = PreferenceGP(
+            None,
+            None,
+            values=(values.items, known.train_targets.reshape(-1, 1), noise),
+            covar_module=deepcopy(known.covar_module),
+            mean_module=ZeroMean(),
+            input_transform=self.strategy.space.input_transform(),
+        )
+        mean, variance = model.marginals(table, rough=True)
+        belief = OptimisticAcceptance(self.strategy.expert(), x_ref=self.x_ref)
+        liked = torch.cat([belief.estimate(part) for part in table.split(_BLOCK)]).to(mean)
+        upper = mean + self.beta * variance.sqrt()
+        scores = [mean, upper, liked]
+        for share in _LIKED:
+            least = liked.topk(int(share * len(table))).values[-1]
+            scores.append(upper.masked_fill(liked < least, -torch.inf))
+        seed = derive_seed(self.strategy.seed, "rows", self.strategy.round)
+        some = torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))
+        best = [score.topk(_DRAWN // 2).indices for score in scores]
+        return torch.cat([*best, some[:_DRAWN].to(table.device)]).unique()
 
     def starts(self, candidate: Candidate) -> Tensor:
         """``s x d``-dim items from which a search of a box may begin."""
@@ -629,14 +665,28 @@ class Step:
             return top
         seed = derive_seed(self.strategy.seed, "optimizer augmented", self.strategy.round)
         feasible = OptimisticAcceptance(expert, x_ref=self.x_ref).upper
-        found = self.space.maximize(
+        space, rows = self._with_feasible(feasible)
+        found = space.maximize(
             self.optimism,
             seed=seed,
             starts=torch.cat([top.item.unsqueeze(0), starts]).unsqueeze(-2),
             raw_samples=RAW_SAMPLES,
             feasible=feasible,
         )
-        return Candidate.of(next_best(found, self.space, self.optimism, seed, self.avoid, feasible))
+        found = next_best(found, space, self.optimism, seed, self.avoid, feasible)
+        return _of_rows(_of_rows(Candidate.of(found), rows), self.rows)
+
+    @torch.no_grad()
+    def _with_feasible(self, feasible: Feasible) -> tuple[SearchSpace, Tensor | None]:
+        """The space; of a large table the first rows by the bound among which one is feasible."""
+        if not self.space.is_large:
+            return self.space, None
+        table = self.space.table
+        best = _values(self.optimism, table.unsqueeze(-2)).argsort(descending=True)
+        for rows in best.split(_KEPT):
+            if bool((feasible(table[rows]) >= 0.0).any()):
+                return self.space.subset(rows), rows
+        return self.space, None
 
     def best_of_labels(
         self, rule: Rule, starts: Tensor, stream: str = "optimizer augmented"
@@ -647,12 +697,12 @@ class Step:
             rule(x_ref=self.x_ref, tolerance=tolerance)
             for tolerance in (TOLERANCE, math.inf, _SCREENING)
         )
-        return best(self.space, fine, seed, starts, self.avoid, screens)
+        return _of_rows(best(self.space, fine, seed, starts, self.avoid, screens), self.rows)
 
     def best_of_values(self, rule: AcquisitionFunction, stream: str, starts: Tensor) -> Candidate:
         """The maximiser of a rule of the values alone."""
         seed = derive_seed(self.strategy.seed, stream, self.num_values)
-        return best(self.space, rule, seed, starts, self.avoid)
+        return _of_rows(best(self.space, rule, seed, starts, self.avoid), self.rows)
 
     @torch.no_grad()
     def moments(self, item: Tensor) -> tuple[float, float]:
@@ -750,15 +800,25 @@ def best(
     """The maximiser of a rule over single items, but for ``k x d`` items to avoid.
 
     A search of a box may also begin at ``s x d`` starts. ``screens`` are the rule to the tolerances
-    that select where it begins, the coarser first.
+    that select where it begins, the coarser first; the last one selects rows of a large table.
     """
     with lazily_evaluate_kernels(False):  # small matrices, whose bookkeeping takes the time
-        points = starts.unsqueeze(-2)
+        points, rows = starts.unsqueeze(-2), None
         if space.choices is None:
             points = _screened(space.sample(RAW_SAMPLES, seed), starts, screens or (rule,))
+        elif screens and space.is_large:
+            rows = _values(screens[-1], space.table.unsqueeze(-2)).topk(_KEPT).indices
+            space = space.subset(rows)
         options = _AT_KINKS if screens else None
         found = space.maximize(rule, seed=seed, starts=points, raw_samples=0, options=options)
-        return Candidate.of(next_best(found, space, rule, seed, avoid))
+        return _of_rows(Candidate.of(next_best(found, space, rule, seed, avoid)), rows)
+
+
+def _of_rows(found: Candidate, rows: Tensor | None) -> Candidate:
+    """A candidate among some rows, with its row in the table that they are of."""
+    if rows is None or found.row is None:
+        return found
+    return found._replace(row=int(rows[found.row]))
 
 
 @torch.no_grad()
@@ -778,5 +838,10 @@ def _largest(rule: AcquisitionFunction, points: Tensor, number: int) -> Tensor:
     """Of ``n x 1 x d``-dim items those of the largest values, or all if there are no more."""
     if len(points) <= number:
         return points
-    values = torch.cat([rule(part) for part in points.split(_CHUNK)])
-    return points[values.topk(number).indices]
+    return points[_values(rule, points).topk(number).indices]
+
+
+@torch.no_grad()
+def _values(rule: AcquisitionFunction, points: Tensor) -> Tensor:
+    """The ``n``-dim values of ``n x 1 x d``-dim items."""
+    return torch.cat([rule(part) for part in points.split(_CHUNK)])

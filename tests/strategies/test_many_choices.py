@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from botorch_pref.acquisition import (
+    ExpertAugmentedLCB,
+    LogHumanConstrainedEI,
+    OptimisticAcceptance,
+)
 from botorch_pref.exceptions import ComparisonDataError, SearchSpaceError, UnsupportedError
 from botorch_pref.kernels.comparison_bias import UTILITY, marked
 from botorch_pref.models import PreferenceGP
-from botorch_pref.queries import Duel
+from botorch_pref.queries import Duel, Evaluate, Label
 from botorch_pref.space import SearchSpace
 from botorch_pref.space.search_space import MOST_EXACT
 from botorch_pref.strategies import (
+    COBOHL,
+    COBOL,
     DTS,
     EUBO,
     MRLPF,
@@ -27,6 +35,7 @@ from botorch_pref.strategies import (
     RandomPairs,
 )
 from botorch_pref.strategies.base import UtilityStrategy
+from botorch_pref.strategies.cobol import Step
 from botorch_pref.strategies.max_min_lcb import MaxMinLCBStrategy
 from botorch_pref.strategies.pop_bo import LaplacePOPBO
 from botorch_pref.strategies.shortlist import shortlist
@@ -206,3 +215,80 @@ def test_a_million_rows(kind: type[UtilityStrategy]) -> None:
     if status.exists():
         (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         assert int(peak.split()[1]) < 2_000_000
+
+
+def advised(kind: Any, size: int, dim: int = 2) -> COBOL:
+    """A strategy with an expert who accepts what is far right; 20 values are known."""
+    table, seeds = table_of(size, dim), torch.Generator().manual_seed(1)
+    known: list[Any] = []
+    for i, row in enumerate(torch.randperm(size, generator=seeds)[:60].tolist()):
+        item = table[row]
+        if i < 20:
+            known.append((Evaluate(i, item, row), float(utility(item))))
+        else:
+            known.append((Label(i, item, row), float(item[0] > 0.8)))
+    strategy: COBOL = kind(choices=table, known=known, seed=0)
+    return strategy
+
+
+@pytest.mark.parametrize("kind", [COBOL, COBOL.paper, COBOHL])
+def test_an_expert_is_asked_about_a_large_table(kind: Any) -> None:
+    """As if all rows had been searched."""
+    strategy = advised(kind, 3000)
+    strategy.refit()
+    step, table = Step(strategy), strategy.space.table
+    with torch.no_grad():
+        best = step.optimism(table.unsqueeze(-2)).argmax()
+    vanilla = step.vanilla()
+    assert vanilla.row == int(best)
+    assert torch.equal(vanilla.item, table[best])
+    if kind is COBOHL:
+        found = step.constrained(step.asked)
+        rule = OptimisticAcceptance(strategy.expert()).upper
+        with torch.no_grad():
+            allowed = rule(table) >= 0.0
+            bound = step.optimism(table.unsqueeze(-2)).masked_fill(~allowed, -torch.inf)
+        assert found.row == int(bound.argmax()) != int(best)
+    else:
+        found = strategy._augmented(step, vanilla)
+        values = whole_rule(strategy, step)(table.unsqueeze(-2)).detach()
+        assert float(values[found.row]) == pytest.approx(float(values.max()), abs=1e-4)
+    for _ in range(4):
+        query = strategy.ask()
+        assert torch.equal(table[query.indices], query.items)
+        told = utility(query.items) if query.measures else query.items[0] > 0.8
+        strategy.tell(query, float(told))
+    state = json.loads(json.dumps(strategy.state_dict()))
+    restored = type(strategy).from_state_dict(state, choices=table)
+    assert restored.ask() == strategy.ask()
+
+
+def test_an_expert_compares_rows_of_a_large_table() -> None:
+    table = table_of(3000)
+    strategy = COBOL(choices=table, feedback="compare", num_initial_labels=3, seed=0)
+    asked = set()
+    for _ in range(10):
+        query = strategy.ask()
+        asked.add((query.kind, strategy.decisions[query.id].source))
+        rows = list(query.row_indices or ())
+        assert torch.equal(table[rows], query.rows)
+        values = utility(query.rows)
+        strategy.tell(query, float(values[0]) if query.measures else float(values[0] > values[-1]))
+    assert ("duel", "augmented") in asked
+
+
+def whole_rule(strategy: COBOL, step: Step) -> Any:
+    if strategy.candidate == "hcei":
+        most = max(done.number for done in strategy.values.answers)
+        return LogHumanConstrainedEI(step.objective, strategy.expert(), most)
+    return ExpertAugmentedLCB(step.objective, strategy.expert(), step.beta, strategy.weight)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "most"), [(10_000, 1.5), (1_000_000, 7.5)])
+@pytest.mark.parametrize("kind", [COBOL, COBOL.paper, COBOHL])
+def test_an_expert_and_a_million_rows(kind: Any, size: int, most: float) -> None:
+    strategy = advised(kind, size, 8)
+    before = time.process_time()
+    strategy.ask()
+    assert time.process_time() - before < most  # 1 and 5 are promised
