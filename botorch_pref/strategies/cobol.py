@@ -686,7 +686,8 @@ class Step:
             return self.space, None
         table = self.space.table
         best = _values(self.optimism, table.unsqueeze(-2)).argsort(descending=True)
-        for rows in best.split(_KEPT):
+        for first in range(0, len(best), _KEPT):
+            rows = best[min(first, len(best) - _KEPT) :][:_KEPT]
             if bool((feasible(table[rows]) >= 0.0).any()):
                 return self.space.subset(rows), rows
         return self.space, None
