@@ -164,8 +164,8 @@ class COBOL(Strategy):
     :class:`~botorch_pref.queries.Duel` of the candidate and the best measured item in place of a
     label, where no preference is no objection.
 
-    Of more than 2,000 choices a step searches a few thousand rows: the best by the objective, of all
-    and of those that the expert is likely to like, and some at random.
+    Of more than 2,000 choices a step searches a few thousand rows: the best by the objective, of
+    all and of those that the expert is likely to like, and some at random.
 
     Values are maximised, a label of 1 accepts. Values that others are measuring, or that were
     skipped, are taken as expected meanwhile, and not asked for again. Annotators are not told
