@@ -316,8 +316,8 @@ def test_who_answers_by_chance_is_found_out(kind: Any) -> None:
 @pytest.mark.parametrize("inference", ["laplace", "ep"])
 @pytest.mark.parametrize("kind", [favourites, rankings, grades])
 def test_offsets_are_learnt_from_other_answers(kind: Any, inference: Any) -> None:
-    planted = torch.tensor([0.9, -0.6]).double()
-    table = _learnt_of_two(kind, 1.5, planted, 0.0, inference)
+    planted = torch.tensor([1.2, -0.8] if kind is grades else [0.9, -0.6]).double()
+    table = _learnt_of_two(kind, 1.0 if kind is grades else 1.5, planted, 0.0, inference)
     found, error = (torch.tensor(table[f"offset{end}"].to_numpy()) for end in ("", "_error"))
     assert bool((found.sign() == planted.sign()).all())
     assert bool(((found - planted).abs() < 2.5 * error).all())
@@ -414,7 +414,15 @@ def test_gradients_of_the_evidence_are_those_of_finite_differences(kind: str, in
         observed = model.observed().observations
         model.inference = "laplace"
         mode = observed.incidence.apply(model.posterior(model.items).mean.squeeze(-1))
-        assert bool((observed.derivatives(mode)[1].apply_excess(torch.ones_like(mode)) != 0).any())
+        places = torch.arange(mode.shape[-1]).to(
+            mode
+        )  # no excess of a choice is seen by equal ones
+        cut = [block.latent_dim for block in observed.blocks]
+        parts = observed.split(observed.derivatives(mode)[1].apply_excess(places))
+        found = {
+            dim for dim, part in zip(cut, parts, strict=True) if bool((part.abs() > 1e-4).any())
+        }
+        assert found if kind != "contradictions" else 3 in found
         model.inference = inference
     for name, exact, numerical in parameter_gradients(model, model.log_evidence):
         torch.testing.assert_close(exact, numerical, atol=2e-6, rtol=2e-6, msg=name)
