@@ -36,6 +36,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihood_ratio.confidence_set import SqrtSlack
 from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
+from botorch_pref.models.normal_belief import NormalBelief
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answer, Answered, Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
@@ -202,6 +203,9 @@ class COBOL(Strategy):
         label_intercept: The share of a constant in the variance of the belief, at least 0 and
             below 1. With one, rejections all over the domain also lower the belief far from all
             labels, where it is even without one.
+        belief: What the expert believes as a function, App. H, which takes the place of labels: the
+            ``"mean"`` and ``"covariance"`` of a :class:`~botorch_pref.models.NormalBelief`, lists
+            in the units of the items. Nobody is asked then; None for labels.
         max_rejections: After so many in a row the vanilla item is evaluated; None for no limit.
         num_initial_values: Values of a space-filling sample to begin with, at least 1.
         num_initial_labels: Labels of another.
@@ -245,6 +249,7 @@ class COBOL(Strategy):
     label_window: int | None = None
     label_lengthscale: float = 2.0
     label_intercept: float = 0.3
+    belief: Mapping[str, Any] | None = None
     max_rejections: int | None = 5
     num_initial_values: int = 3
     num_initial_labels: int = 10
@@ -280,7 +285,7 @@ class COBOL(Strategy):
         self.weight = float(self.trust_weight)
         self.decisions: list[Decision] = []
         self._num_adapted = 0  # labels that the norm bound was adapted to
-        self._expert: LikelihoodRatioModel | None = None
+        self._expert: LikelihoodRatioModel | NormalBelief | None = None
         self._due: list[tuple[Candidate, int]] = []  # accepted, to be evaluated; and its query
         self._rejections = 0  # in a row
         self._unanswered = False  # whether the expert was asked last and did not answer
@@ -302,6 +307,11 @@ class COBOL(Strategy):
             raise ComparisonDataError(
                 '`initial_labels` "balanced" is for `feedback` "accept": duels have no kinds.'
             )
+        if self.belief is not None:
+            if self.feedback == "compare":
+                raise ComparisonDataError('`belief` is for `feedback` "accept".')
+            given = self._given_belief(self.belief)
+            self.belief = {"mean": given.mean.tolist(), "covariance": given.covariance.tolist()}
         check_word("threshold_scale", self.threshold_scale, Scale)
         checked_flag("lengthscale_prior", self.lengthscale_prior)
         self.label_lengthscale = checked_positive("label_lengthscale", self.label_lengthscale)
@@ -359,8 +369,10 @@ class COBOL(Strategy):
             if told and self._measures_accepted:
                 self._plan(query)
 
-    def expert(self) -> LikelihoodRatioModel:
-        """The set of what the expert may believe, logits of accepting or preferring."""
+    def expert(self) -> LikelihoodRatioModel | NormalBelief:
+        """What the expert may believe, a set, or the given belief: logits of what they say."""
+        if self._expert is None and self.belief is not None:
+            self._expert = self._given_belief(self.belief)
         if self._expert is None:
             last = self.labelled[-(self.label_window or 0) :]
             items = self._items_of(query for query, _ in last)
@@ -382,6 +394,23 @@ class COBOL(Strategy):
                 )
         return self._expert
 
+    def _given_belief(self, belief: object) -> NormalBelief:
+        """A belief by its mean and covariance."""
+        if not isinstance(belief, Mapping) or belief.keys() != {"mean", "covariance"}:
+            raise ComparisonDataError(
+                f'`belief` has a "mean" and a "covariance" and nothing else, not {belief!r}.'
+            )
+        try:
+            mean, covariance = (
+                torch.as_tensor(belief[name], dtype=self.space.bounds.dtype).to(self.space.bounds)
+                for name in ("mean", "covariance")
+            )
+            if mean.shape != (self.space.dim,):
+                raise ComparisonDataError(f"`mean` must be of {self.space.dim} numbers.")
+            return NormalBelief(mean, covariance, bound=self.value_bound)
+        except (TypeError, ValueError, ComparisonDataError) as error:
+            raise ComparisonDataError(f"`belief`: {error}") from error
+
     @torch.no_grad()
     def beta_of(self, objective: SingleTaskGP) -> float:
         """The multiple of an objective's deviation that bounds are taken at."""
@@ -400,7 +429,8 @@ class COBOL(Strategy):
             self._expert = None
         if len(self.labelled) > self._num_adapted:
             limit = self.norm_bound_limit or math.inf
-            adapted = self.expert().adapt_norm_bound(limit=limit, max_doublings=1)
+            labels = cast(LikelihoodRatioModel, self.expert())
+            adapted = labels.adapt_norm_bound(limit=limit, max_doublings=1)
             self._num_adapted = len(self.labelled)
             if adapted.norm_bound > self.norm_bound:
                 self.norm_bound, self._expert = adapted.norm_bound, adapted
@@ -450,8 +480,8 @@ class COBOL(Strategy):
         values, labels = started.count(False), started.count(True)
         # Where all values were skipped, others are asked for.
         asks = values >= self.num_initial_values and bool(self.values.answers)
-        enough = labels >= self.num_initial_labels
-        if self.initial_labels == "balanced":
+        enough = labels >= self.num_initial_labels or self.belief is not None
+        if self.initial_labels == "balanced" and self.belief is None:
             enough = labels >= self._most_shown or not self._missing_kinds()
         if asks and enough:
             return None
@@ -538,6 +568,8 @@ class COBOL(Strategy):
         return [kind for kind, half in halves.items() if told.count(kind) < half]
 
     def _check_known(self, query: Query) -> None:
+        if self.belief is not None and not query.measures:
+            raise ComparisonDataError(f"it is a {query.kind}, whose place `belief` takes.")
         if not query.compares:
             super()._check_known(query)
         if not query.measures and query.compares != (self.feedback == "compare"):
@@ -784,9 +816,11 @@ def is_wide(
 
 @torch.no_grad()
 def belief_ends(
-    model: LikelihoodRatioModel, item: Tensor, x_ref: Tensor | None
+    model: LikelihoodRatioModel | NormalBelief, item: Tensor, x_ref: Tensor | None
 ) -> tuple[float, float]:
     """Both ends of the belief at a ``d``-dim item, or of its difference to another, logits."""
+    if isinstance(model, NormalBelief):
+        return (float(model.latent(item)),) * 2
     if x_ref is None:
         return float(model.lower(item)), float(model.upper(item))
     pair = torch.stack([item, x_ref])

@@ -31,10 +31,12 @@ from experiments.cobol.runs import BOUNDED, LCB, LCB_PAPER, PAPER, ExpertExperim
 from experiments.problems import (
     EXPERT_BENCHMARKS,
     AccuracySchedule,
+    BeliefMean,
     ExpertBenchmark,
     FittedExpert,
     MVNExpert,
     TimeVaryingExpert,
+    normal_belief,
 )
 
 _LATE = "late labels"
@@ -215,6 +217,12 @@ def variant_claims() -> tuple[Claim, ...]:
             ),
         ),
         Claim(
+            "Ours: a strong belief, given as a function, is faster than LCB, and a wrong one is "
+            "not worse in the end.",
+            lower("average", "belief functions: strong", "candidates: lcb")
+            + not_higher("simple", "belief functions: wrong", "candidates: lcb"),
+        ),
+        Claim(
             "An expert who learns takes more labels than one of accuracy 1.",
             (Comparison(("changing accuracy: rising", "labels"), (plain, "labels"), "higher"),),
         ),
@@ -322,7 +330,17 @@ def strategies() -> Mapping[str, StrategyFactory]:
     }
     made = {name: _with_settings(maker) for name, maker in makers.items()}
     named: dict[str, Any] = {"function": _ACKLEY, "accuracy": 1.0}
-    return {**made, PINPOINT: partial(PinpointCOBOL, **named)}
+    believed = {
+        f"belief function, {mean}": partial(COBOL, belief=_belief(mean))
+        for mean in ("strong", "weak", "wrong")
+    }
+    return {**made, **believed, PINPOINT: partial(PinpointCOBOL, **named)}
+
+
+def _belief(mean: BeliefMean) -> dict[str, Any]:
+    """A normal belief about Ackley's function as an option of COBOL."""
+    found = normal_belief(ExpertBenchmark(_ACKLEY), mean, _IDENTITY)
+    return {"mean": found.mean.tolist(), "covariance": found.covariance.tolist()}
 
 
 def _with_settings(maker: Any) -> partial[Strategy]:
@@ -472,6 +490,8 @@ def _variants() -> ExpertExperiment:
     for mean in ("strong", "weak", "wrong"):
         expert = (f"mvn-{mean}", partial(MVNExpert, mean=mean, covariance=_IDENTITY))
         groups.append(_group("normal beliefs", _ACKLEY, expert, {mean: PRACTICAL}))
+    named = {mean: f"belief function, {mean}" for mean in ("strong", "weak", "wrong")}
+    groups.append(_group("belief functions", _ACKLEY, helpful, named))
     limits = _ranges(_ACKLEY)["authors"]
     fitted = partial(FittedExpert, accuracy=1.0, rho_range=limits)
     groups.append(_group("fitted expert", _ACKLEY, ("fitted-50", fitted), {"fitted": PRACTICAL}))
@@ -494,7 +514,8 @@ def _variants() -> ExpertExperiment:
             "accept, and asks for no labels; belief takes the item of the largest upper end; "
             "constrained is what the paper's Fig. 3 calls a first weight of 0.",
             "Normal beliefs have the identity as covariance in the function's own coordinates; the "
-            "paper names neither coordinates nor function.",
+            "paper names neither coordinates nor function. Belief functions are these beliefs "
+            "themselves in place of labels (App. H.2): nobody is asked.",
             "The fitted expert answers by the most likely function of 50 labels of uniform items, "
             "as the paper simulates people; the 50 labels are those of accuracy 1.",
             f"Changing accuracy: 2 (1 - exp(-{_RATE:g} n)) after n values (rising), or as printed, "

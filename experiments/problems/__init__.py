@@ -3,11 +3,13 @@ r"""Problems that the experiments alone use."""
 from experiments.problems.experts import (
     EXPERT_BENCHMARKS,
     AccuracySchedule,
+    BeliefMean,
     ExpertBenchmark,
     FittedExpert,
     MVNExpert,
     TimeVaryingExpert,
     belief_mean,
+    normal_belief,
 )
 from experiments.problems.fidelities import (
     BordaFunction,
@@ -35,6 +37,7 @@ __all__ = [
     "EXPERT_BENCHMARKS",
     "STANDARDISED_FUNCTIONS",
     "AccuracySchedule",
+    "BeliefMean",
     "BordaFunction",
     "Borehole",
     "CrossInTray",
@@ -57,5 +60,6 @@ __all__ = [
     "TimeVaryingExpert",
     "belief_mean",
     "deterministic_link",
+    "normal_belief",
     "uniform_items",
 ]

@@ -20,7 +20,7 @@ from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError, UnsupportedError
-from botorch_pref.models import LikelihoodRatioModel
+from botorch_pref.models import LikelihoodRatioModel, NormalBelief
 from botorch_pref.problems.base import ItemError, PreferenceProblem
 from botorch_pref.problems.judges import SyntheticExpert, checked_rho_range, utilities_of
 from botorch_pref.problems.synthetic import SyntheticProblem
@@ -156,14 +156,14 @@ BeliefMean: TypeAlias = Literal["strong", "weak", "wrong"]
 
 
 class MVNExpert:
-    r"""Believes in one place: ``P(accept) = exp(-(x - m)' C^{-1} (x - m) / 2)`` ([Xu2024b], H.3).
+    r"""Answers by a :class:`~botorch_pref.models.NormalBelief` ([Xu2024b], H.3).
 
-    The paper has the identity as ``C``, and does not say in which coordinates; here they are
-    those of the problem's items. In the unit cube the identity is a weak belief: nowhere is
-    the probability less than ``exp(-d / 2)``.
+    The paper has the identity as the covariance, and does not say in which coordinates; here they
+    are those of the problem's items. In the unit cube the identity is a weak belief: nowhere is the
+    probability less than ``exp(-d / 2)``.
 
     Attributes:
-        mean: The ``d``-dim item ``m`` that is always accepted.
+        belief: That belief.
     """
 
     def __init__(
@@ -178,22 +178,21 @@ class MVNExpert:
 
         Args:
             problem: The objective.
-            mean: The ``d``-dim mean ``m``, anywhere; or ``"strong"``, ``"weak"`` or
+            mean: The ``d``-dim mean, anywhere; or ``"strong"``, ``"weak"`` or
                 ``"wrong"``, see :func:`belief_mean`.
-            covariance: The ``d x d``-dim matrix ``C``, positive definite; or a number, for
-                so many times the identity.
+            covariance: The ``d x d``-dim matrix, positive definite; or a number, for so many times
+                the identity.
             seed: The seed of the labels.
 
         Raises:
+            ComparisonDataError: If ``covariance`` is not positive definite.
             ItemError: If ``mean`` is no finite ``d``-dim tensor.
-            SearchSpaceError: If ``mean`` is no such word, or ``covariance`` is not positive
-                definite.
+            SearchSpaceError: If ``mean`` is no such word.
             UnsupportedError: If ``mean`` is a word and the problem does not know where its
                 maximum is.
         """
         self.problem, self.seed = problem, seed
-        self.mean = belief_mean(problem, mean)
-        self._factor = _checked_factor(problem, covariance)
+        self.belief = normal_belief(problem, mean, covariance)
 
     def __call__(self, query: Query, t: int) -> float:
         """1 to accept an item and 0 to reject it, or the value; ``t`` is the step."""
@@ -202,13 +201,7 @@ class MVNExpert:
         if not isinstance(query, Label):
             raise UnsupportedError(f"query: this expert answers no {query.kind}.")
         uniform = derive_uniform(self.seed, "label", t, query.annotator)
-        return float(uniform < self.probability(query.items.to(self.problem.bounds)))
-
-    def probability(self, items: Tensor) -> Tensor:
-        """The ``...``-dim probabilities that ``... x d``-dim items are accepted."""
-        away = (items.to(self.mean) - self.mean).unsqueeze(-1)
-        whitened = torch.linalg.solve_triangular(self._factor, away, upper=False).squeeze(-1)
-        return (-0.5 * whitened.square().sum(dim=-1)).exp().to(items)
+        return float(uniform < self.belief.probability(query.items.to(self.problem.bounds)))
 
 
 class FittedExpert(SyntheticExpert):
@@ -311,20 +304,14 @@ def belief_mean(problem: PreferenceProblem, mean: BeliefMean | Tensor) -> Tensor
     return farthest if mean == "wrong" else 0.5 * (best + farthest)
 
 
-def _checked_factor(problem: PreferenceProblem, covariance: Tensor | float) -> Tensor:
-    """The Cholesky factor of a covariance of items, in the dtype of the problem's bounds."""
-    bounds = problem.bounds
-    matrix = torch.as_tensor(covariance).to(bounds)
+def normal_belief(
+    problem: PreferenceProblem, mean: BeliefMean | Tensor, covariance: Tensor | float
+) -> NormalBelief:
+    """A belief about the items of a problem; arguments as of :class:`MVNExpert`."""
+    matrix = torch.as_tensor(covariance).to(problem.bounds)
     if matrix.dim() == 0:
-        matrix = matrix * torch.eye(problem.dim).to(bounds)
-    if matrix.shape == (problem.dim, problem.dim) and matrix.isfinite().all():
-        factor, failed = torch.linalg.cholesky_ex(matrix)
-        if not failed and torch.allclose(matrix, matrix.mT):
-            return factor
-    raise SearchSpaceError(
-        f"covariance must be a positive number, or a symmetric positive definite {problem.dim} x "
-        f"{problem.dim} matrix, got {covariance!r}."
-    )
+        matrix = matrix * torch.eye(problem.dim).to(problem.bounds)
+    return NormalBelief(belief_mean(problem, mean), matrix)
 
 
 def _best_item(problem: PreferenceProblem) -> Tensor:

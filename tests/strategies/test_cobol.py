@@ -20,6 +20,7 @@ from torch import Tensor
 
 from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
+from botorch_pref.models import NormalBelief
 from botorch_pref.problems import SyntheticExpert, SyntheticProblem
 from botorch_pref.queries import Answered, Choice, Duel, Evaluate, Label, Query, Ranking
 from botorch_pref.randomness import derive_seed
@@ -528,6 +529,57 @@ def test_rankings_as_advice() -> None:
 def test_what_cannot_be_known_before(known: Any, message: str) -> None:
     with pytest.raises(ComparisonDataError, match=f"`known` {message}"):
         COBOL(bounds=BOX, known=known)
+
+
+BELIEF = {"mean": [0.6, 0.4], "covariance": [[0.04, 0.0], [0.0, 0.09]]}
+
+
+@pytest.mark.parametrize("kind", [COBOL, COBOL.paper, COBOHL])
+@pytest.mark.parametrize("domain", [{"bounds": BOX}, {"choices": rand(60, 2)}])
+def test_a_belief_takes_the_place_of_labels(kind: Any, domain: Any) -> None:
+    """App. H: nobody is asked, and what is believed in is measured while values say nothing."""
+    strategy = kind(**domain, num_initial_values=2, belief=BELIEF, seed=1)
+    queries = play(strategy, 8)
+    assert all(isinstance(query, Evaluate) for query in queries)
+    decision = strategy.decisions[2]
+    assert decision.source == "augmented"
+    assert decision.lower == decision.upper
+    parts = (torch.tensor(BELIEF[name], dtype=torch.double) for name in ("mean", "covariance"))
+    believed = NormalBelief(*parts, bound=strategy.value_bound).latent(queries[2].items.cpu())
+    assert decision.upper == pytest.approx(float(believed))
+    read = stored(strategy)
+    assert read.state_dict() == strategy.state_dict()
+    assert play(read, 2) == play(strategy, 2)
+
+
+def test_a_wrong_belief_is_left() -> None:
+    """Where values speak against it, its candidate is not taken."""
+    wrong = {"mean": [2.0, 4.0], "covariance": [[0.01, 0.0], [0.0, 0.01]]}
+    strategy = COBOL(bounds=BOX, num_initial_values=3, belief=wrong, seed=0)
+    play(strategy, 14)
+    reasons = {decision.reason for decision in strategy.decisions}
+    assert reasons & {
+        "its bound is below what is certain elsewhere",
+        "the objective is too well known there",
+    }
+    assert float(value(strategy.recommend())) > -0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"belief": [0.6, 0.4]}, '`belief` has a "mean" and a "covariance"'),
+        ({"belief": {"mean": [0.6, 0.4]}}, '`belief` has a "mean" and a "covariance"'),
+        ({"belief": BELIEF | {"mean": [0.6]}}, "`belief`: `mean` must be of 2 numbers"),
+        ({"belief": BELIEF | {"mean": "here"}}, "`belief`: "),
+        ({"belief": BELIEF | {"covariance": [[1.0, 2.0], [2.0, 1.0]]}}, "`covariance` must be"),
+        ({"belief": BELIEF, "feedback": "compare"}, '`belief` is for `feedback` "accept"'),
+        ({"belief": BELIEF, "known": [(Label(0, BOX[0]), 1.0)]}, "row 0: it is a label, whose"),
+    ],
+)
+def test_what_cannot_be_believed(options: Any, message: str) -> None:
+    with pytest.raises(ComparisonDataError, match=message):
+        COBOL(bounds=BOX, **options)
 
 
 # Over many searches: property T25.
