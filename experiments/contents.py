@@ -74,8 +74,9 @@ CONTENTS = (
         "COBOL",
         "Fig. 5 and App. J.3",
         "electrolytes, four experts",
-        "",
-        "the experts' labels, the fitted coefficients and the interpolants are not published",
+        "cobol-electrolyte",
+        "one, made up: the experts' labels, the fitted coefficients and the interpolants are not "
+        "published",
     ),
     Item("COBOL", "Fig. 6", "pinpointing, normal beliefs", "cobol-variants"),
     Item("COBOL", "Fig. 7", "changing accuracy", "cobol-variants"),

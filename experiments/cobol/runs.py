@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 
+from botorch_pref.problems import ElectrolyteStandIn, PreferenceProblem
 from botorch_pref.queries import Query
 from botorch_pref.runner.experiment import JudgeFactory, StrategyFactory
 from botorch_pref.strategies import COBOL
@@ -28,6 +29,7 @@ from experiments.problems import ExpertBenchmark
 
 INITIAL_VALUES, INITIAL_LABELS = 3, 10
 LCB, LCB_PAPER, PAPER, BOUNDED = "lcb", "lcb-paper", "cobol-paper", "cobol-bounded"
+ELECTROLYTE = "electrolyte"  # beside the names of functions
 _RUN = ["strategy", "seed"]
 _KEPT = (
     *("panel", "function", "arm", "strategy", "seed", "step", "kind", "answer", "first_utility"),
@@ -43,7 +45,7 @@ class Group:
 
     Attributes:
         panel: The panel of the figure that they belong to.
-        function: A name of :class:`~botorch_pref.problems.ExpertBenchmark`.
+        function: A name of :class:`~experiments.problems.ExpertBenchmark`, or ``ELECTROLYTE``.
         key: What the expert is called in the names of folders.
         expert: What makes the expert.
         arms: What the strategies are called in the panel, and their names in the experiment.
@@ -116,7 +118,7 @@ class ExpertExperiment(Experiment):
         for group in self.groups:
             steps = INITIAL_VALUES + INITIAL_LABELS + group.steps * self.horizon
             table = self.simulated(
-                ExpertBenchmark(group.function),
+                _problem(group.function),
                 {name: self.strategies[name] for name in group.arms.values()},
                 jobs,
                 directory,
@@ -211,6 +213,10 @@ class ExpertExperiment(Experiment):
             views.append(View(title, loop, "evaluations", "simple_regret", "evaluations", True))
             views.append(View(f"{title}: labels", loop, "step", "num_labels", "steps"))
         return plot_views(views, f"{self.title}:\n{self.setting}", "simple regret, labels")
+
+
+def _problem(function: str) -> PreferenceProblem:
+    return ElectrolyteStandIn() if function == ELECTROLYTE else ExpertBenchmark(function)
 
 
 def recorded(strategy: Any, query: Query) -> dict[str, float]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from botorch_pref.data.options import endless_from_json
-from botorch_pref.problems import SyntheticExpert
+from botorch_pref.problems import ElectrolyteStandIn, SyntheticExpert
 from botorch_pref.runner.experiment import JudgeFactory, StrategyFactory
 from botorch_pref.strategies import COBOL, Strategy
 from experiments.baselines.expert_baselines import (
@@ -27,7 +27,15 @@ from experiments.baselines.expert_baselines import (
 )
 from experiments.claims import Claim, Comparison, lower, not_higher
 from experiments.cobol.candidates import BeliefCOBOL, ConstrainedCOBOL, PinpointCOBOL
-from experiments.cobol.runs import BOUNDED, LCB, LCB_PAPER, PAPER, ExpertExperiment, Group
+from experiments.cobol.runs import (
+    BOUNDED,
+    ELECTROLYTE,
+    LCB,
+    LCB_PAPER,
+    PAPER,
+    ExpertExperiment,
+    Group,
+)
 from experiments.problems import (
     EXPERT_BENCHMARKS,
     AccuracySchedule,
@@ -229,6 +237,38 @@ def variant_claims() -> tuple[Claim, ...]:
     )
 
 
+def electrolyte_claims() -> tuple[Claim, ...]:
+    """Of Fig. 5."""
+    right, wrong = "experts who know", "experts who are wrong"
+    return (
+        Claim(
+            "COBOL is faster than LCB where the experts know the electrolyte: the mean of the "
+            "simple regrets over all evaluations is lower.",
+            lower("average", f"{right}: cobol", f"{right}: lcb"),
+        ),
+        Claim(
+            "There it is faster than what people choose alone, override or alternate in.",
+            lower(
+                "average",
+                f"{right}: cobol",
+                *(f"{right}: {arm}" for arm in (_SAMPLING, "override", "alternating", "coexbo")),
+            ),
+        ),
+        Claim(
+            "Where they are wrong, COBOL ends like LCB.",
+            not_higher("simple", f"{wrong}: cobol", f"{wrong}: lcb"),
+        ),
+        Claim(
+            "There expert sampling is worse than random values.",
+            lower("simple", f"{wrong}: random", f"{wrong}: {_SAMPLING}"),
+        ),
+        Claim(
+            "COBOL stops asking midway: fewer labels than evaluations in the second half.",
+            tuple(Comparison((f"{panel}: cobol", _LATE), 1.0) for panel in (right, wrong)),
+        ),
+    )
+
+
 def _each_not_higher(arms: Sequence[str], other: str) -> tuple[Comparison, ...]:
     return tuple(comparison for arm in arms for comparison in not_higher("simple", arm, other))
 
@@ -285,7 +325,7 @@ _NOTES = (
 
 def cobol_experiments() -> tuple[ExpertExperiment, ...]:
     """The figures on test functions."""
-    return _robustness(), _ablation(), _no_harm(), _variants(), _bounded()
+    return _robustness(), _ablation(), _no_harm(), _variants(), _bounded(), _electrolyte()
 
 
 def synthetic(
@@ -369,7 +409,8 @@ def _same(*names: str) -> dict[str, str]:
 def _experiment(groups: list[Group], **rest: Any) -> ExpertExperiment:
     names = {name for group in groups for name in group.arms.values()}
     chosen = {name: maker for name, maker in strategies().items() if name in names}
-    return ExpertExperiment(groups=tuple(groups), strategies=chosen, horizon=50, seeds=20, **rest)
+    settings: dict[str, Any] = {"horizon": 50, "seeds": 20} | rest
+    return ExpertExperiment(groups=tuple(groups), strategies=chosen, **settings)
 
 
 def _robustness() -> ExpertExperiment:
@@ -477,6 +518,35 @@ def _bounded() -> ExpertExperiment:
             "The paper's settings, with the belief bounded to [-3, 3], so that the weight falls by "
             "at most .06 a step, and with five first labels of either kind. The items that were "
             "shown for these belong to the initial design. The authors' range.",
+        ),
+    )
+
+
+def _electrolyte() -> ExpertExperiment:
+    groups = []
+    for panel, accuracy in (("experts who know", 1), ("experts who are wrong", -1)):
+        make = partial(
+            FittedExpert, accuracy=float(accuracy), rho_range=ElectrolyteStandIn.rho_range
+        )
+        expert = (f"fitted{accuracy:+d}", make)
+        alone = {LCB: LCB, "lcb (paper)": LCB_PAPER, **_same(PRACTICAL), "cobol (paper)": PAPER}
+        others = _same("random", _SAMPLING, "override", "alternating", "coexbo")
+        groups += [
+            _group(panel, ELECTROLYTE, expert, alone),
+            _group(panel, ELECTROLYTE, expert, others, steps=_DRAWS),
+        ]
+    return _experiment(
+        groups,
+        name="cobol-electrolyte",
+        title="A made-up electrolyte, with experts who know it and who are wrong",
+        source=f"after {_SOURCE}, Fig. 5 and App. J.3",
+        claims=electrolyte_claims(),
+        seeds=10,
+        notes=(
+            *_NOTES,
+            "A stand-in: neither the measured conductivities nor the labels of the four experts "
+            "are published. Experts answer by the most likely function of 50 labels of uniform "
+            "items, as the paper simulates its people; these labels are of accuracy 1 or -1.",
         ),
     )
 

@@ -48,7 +48,7 @@ def run(experiment: Any, path: Path | None = None) -> pd.DataFrame:
 
 def test_claims_are_about_what_is_run() -> None:
     """The strategies that claims name are rows of the experiment's table."""
-    assert len(ALL) == 36
+    assert len(ALL) == 37
     for experiment in ALL.values():
         groups = getattr(experiment, "groups", None)
         rows = {row for group in groups or () for row in map(group.row, group.arms)}
