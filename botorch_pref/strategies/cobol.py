@@ -307,11 +307,6 @@ class COBOL(Strategy):
             raise ComparisonDataError(
                 '`initial_labels` "balanced" is for `feedback` "accept": duels have no kinds.'
             )
-        if self.belief is not None:
-            if self.feedback == "compare":
-                raise ComparisonDataError('`belief` is for `feedback` "accept".')
-            given = self._given_belief(self.belief)
-            self.belief = {"mean": given.mean.tolist(), "covariance": given.covariance.tolist()}
         check_word("threshold_scale", self.threshold_scale, Scale)
         checked_flag("lengthscale_prior", self.lengthscale_prior)
         self.label_lengthscale = checked_positive("label_lengthscale", self.label_lengthscale)
@@ -333,6 +328,11 @@ class COBOL(Strategy):
                 raise ComparisonDataError(
                     f"`{name}` must be at least {least:g} and below {most:g}, not {value!r}."
                 )
+        if self.belief is not None:
+            if self.feedback == "compare":
+                raise ComparisonDataError('`belief` is for `feedback` "accept".')
+            given = self._given_belief(self.belief)
+            self.belief = {"mean": given.mean.tolist(), "covariance": given.covariance.tolist()}
 
     @classmethod
     def paper(cls, **kwargs: Any) -> Self:
