@@ -79,6 +79,7 @@ CONTENTS = (
         "published",
     ),
     Item("COBOL", "Fig. 6", "pinpointing, normal beliefs", "cobol-variants"),
+    Item("COBOL", "App. H.2", "a belief function as advice", "cobol-variants"),
     Item("COBOL", "Fig. 7", "changing accuracy", "cobol-variants"),
     Item("COBOL", "Fig. 9", "adversarial experts", "cobol-no-harm"),
     Item("COMP-GP-UCB", "Figs. 1 a, b", "Currin's function", "comp-currin"),
