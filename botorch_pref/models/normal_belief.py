@@ -74,7 +74,7 @@ class NormalBelief(Model):
 
     @property
     def num_outputs(self) -> int:
-        """One: the latent."""
+        """The latent alone."""
         return 1
 
     @property
