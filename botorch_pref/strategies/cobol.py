@@ -40,7 +40,7 @@ from botorch_pref.models.normal_belief import NormalBelief
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answer, Answered, Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space.maximize import Feasible
+from botorch_pref.space.maximize import Feasible, best_first
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Candidate, Chosen, Strategy, next_best, same_item
 from botorch_pref.strategies.regression import Regression, standardised_gp
@@ -717,7 +717,7 @@ class Step:
         if not self.space.is_large:
             return self.space, None
         table = self.space.table
-        best = _values(self.optimism, table.unsqueeze(-2)).argsort(descending=True)
+        best = best_first(_values(self.optimism, table.unsqueeze(-2)))
         for first in range(0, len(best), _KEPT):
             rows = best[min(first, len(best) - _KEPT) :][:_KEPT]
             if bool((feasible(table[rows]) >= 0.0).any()):
@@ -845,7 +845,7 @@ def best(
         if space.choices is None:
             points = _screened(space.sample(RAW_SAMPLES, seed), starts, screens or (rule,))
         elif screens and space.is_large:
-            rows = _values(screens[-1], space.table.unsqueeze(-2)).topk(_KEPT).indices
+            rows = best_first(_values(screens[-1], space.table.unsqueeze(-2)))[:_KEPT]
             space = space.subset(rows)
         options = _AT_KINKS if screens else None
         found = space.maximize(rule, seed=seed, starts=points, raw_samples=0, options=options)
@@ -876,7 +876,7 @@ def _largest(rule: AcquisitionFunction, points: Tensor, number: int) -> Tensor:
     """Of ``n x 1 x d``-dim items those of the largest values, or all if there are no more."""
     if len(points) <= number:
         return points
-    return points[_values(rule, points).topk(number).indices]
+    return points[best_first(_values(rule, points))[:number]]
 
 
 @torch.no_grad()

@@ -26,7 +26,7 @@ from botorch_pref.exceptions import ComparisonDataError
 from botorch_pref.models.borda_gp import UNIFORM_VARIANCE, BordaGP, isotropic_kernel
 from botorch_pref.queries import Query
 from botorch_pref.randomness import derive_seed
-from botorch_pref.space.maximize import Feasible
+from botorch_pref.space.maximize import Feasible, best_first
 from botorch_pref.space.search_space import Maximum
 from botorch_pref.strategies.base import Candidate, Chosen, next_best
 from botorch_pref.strategies.budgeted import BudgetedStrategy, Kind, QueryRecord
@@ -120,7 +120,7 @@ class OptimisticStep:
     def _searched(self, rule: AcquisitionFunction, feasible: Feasible | None = None) -> Maximum:
         starts = self.asked
         if len(starts):
-            rows = rule(starts.unsqueeze(-2)).topk(min(_STARTS, len(starts))).indices
+            rows = best_first(rule(starts.unsqueeze(-2)))[:_STARTS]
             if feasible is not None and self.duels.answers:  # this item passes the filter
                 surest = self.interval(starts)[0].argmax()
                 rows = torch.cat([rows, surest.view(1)])

@@ -29,6 +29,7 @@ from botorch_pref.likelihood_ratio.confidence_set import SCREENING, slack_rule, 
 from botorch_pref.likelihoods import LogitLikelihood
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
 from botorch_pref.queries import MOST_CHOSEN, Answered, Choice, Duel, Query
+from botorch_pref.space.maximize import best_first
 from botorch_pref.strategies.base import Pair, UtilityStrategy, expected_answers
 from botorch_pref.strategies.state import Entry, number
 from botorch_pref.strategies.utility import PAPER_MODEL, difference_table
@@ -250,7 +251,7 @@ class OptimisticStrategy(UtilityStrategy):
         """The same on a box, away from ``k x d`` barred items; L-BFGS-B refines the best ones."""
         pool = torch.cat([self.space.sample(_POOL, seed), self._neighbours(model, seed + 1)])
         values = _advantages(model, pool, opponents)
-        starts = pool[values.topk(min(_STARTS, len(pool))).indices].unsqueeze(-2)
+        starts = pool[best_first(values)[:_STARTS]].unsqueeze(-2)
         rule = _rule_over(model, opponents, _LINE_SEARCH)
         found = self.space.maximize(rule, seed=seed, starts=starts, raw_samples=0)
         if float(found.value) > 0.0:

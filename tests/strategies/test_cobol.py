@@ -27,7 +27,7 @@ from botorch_pref.randomness import derive_seed
 from botorch_pref.runner import run_experiment
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOHL, COBOL
-from botorch_pref.strategies.cobol import Decision, belief_ends, doubt, is_wide
+from botorch_pref.strategies.cobol import Decision, _screened, belief_ends, doubt, is_wide
 from tests.contracts.strategy import stored
 from tests.models.common import rand
 from tests.strategies import budget
@@ -613,3 +613,19 @@ def test_no_harm_and_help() -> None:
     for accuracy in (-2.0, 2.0):
         more = simple_regrets(accuracy) - alone
         assert more.mean() <= 2.0 * more.std() / math.sqrt(SEEDS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_equal_bounds_the_first_ones_are_refined(seed: int) -> None:
+    """The upper end is the same wherever no label is near, up to rounding, another on a device."""
+    items = rand(600, 2)
+    rounding = 1e-15 * torch.randn(3, 600, generator=torch.Generator().manual_seed(seed)).double()
+    values = {tuple(at): 2.0 + noise for at, noise in zip(items.tolist(), rounding.T, strict=True)}
+    values[tuple(items[7].tolist())] += 0.1
+
+    def rule(number: int) -> Any:
+        return lambda at: torch.stack([values[tuple(x)][number] for x in at.squeeze(-2).tolist()])
+
+    found = _screened(items[100:], items[:100], [rule(0), rule(1), rule(2)])
+    wanted = torch.cat([items[100:104], items[[7, 0]]])
+    assert torch.equal(found.squeeze(-2), wanted)
