@@ -11,8 +11,9 @@ of their answers stands for the probability.
 exact inference with the right hyperparameters would believe. ``laplace+ep`` learns by Laplace's
 evidence and predicts by expectation propagation; ``samples`` and ``samples+ep`` have samples of the
 hyperparameters and predict by either. A model's name may end in a kernel and the modes of its
-priors, ``ep@rbf:0.4:4``, ``ep@matern+nugget:0.8:4`` or, a sum, ``laplace@matern:0.8:2&rbf:0.4:1``;
-or in ``known``, the kernel of ``sampling``, and is then compared with the probabilities that longer
+priors, ``ep@rbf:0.4:4``, ``ep@matern+nugget:0.8:4``, a sum, ``laplace@matern:0.8:2&rbf:0.4:1``, or
+several, ``laplace@matern:0.8:4|rbf:0.4:3``, of which the one with the largest evidence predicts; or
+in ``known``, the kernel of ``sampling``, and is then compared with the probabilities that longer
 chains of it find. The error of these is half of what two halves of the chains differ by. Run it
 with ``python -m experiments beliefs --seeds 20``.
 """
@@ -160,23 +161,31 @@ class Beliefs(NamedTuple):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(sampled.likelihood, sampled))
             with torch.no_grad():
                 return torch.cat([sampled.win_probability(part) for part in test.split(256)])
-        learn, _, predict = inference.partition("+")
+        fitted = [self._fitted(one, datapoints, comparisons) for one in prior.split("|")]
+        _, model = max(fitted, key=lambda models: float(models[0].log_evidence()))
+        with torch.no_grad():
+            return model.win_probability(test)
+
+    def _fitted(
+        self, prior: str, datapoints: Tensor, comparisons: Tensor
+    ) -> tuple[PreferenceGP, PreferenceGP]:
+        """The model that learns under a kernel, and the one that predicts."""
+        learn, _, predict = self.model.partition("@")[0].partition("+")
         kernel = None
         if prior == KNOWN:
             kernel = _true_kernel(self.function, self.output_scale)
         elif prior:
             kernel = build_model(prior, datapoints, comparisons).covar_module
-        models = [
-            PreferenceGP.from_pairs(
-                X, answers, covar_module=kernel, inference=cast(Inference, name)
+        learnt, model = (
+            PreferenceGP(
+                datapoints, comparisons, covar_module=kernel, inference=cast(Inference, name)
             )
             for name in (learn, predict or learn)
-        ]
+        )
         if prior != KNOWN:
-            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(models[0].likelihood, models[0]))
-        models[1].load_state_dict(models[0].state_dict())
-        with torch.no_grad():
-            return models[1].win_probability(test)
+            fit_gpytorch_mll(LaplaceMarginalLogLikelihood(learnt.likelihood, learnt))
+        model.load_state_dict(learnt.state_dict())
+        return learnt, model
 
 
 @lru_cache(1)
@@ -314,7 +323,8 @@ def beliefs_table(
         if inference not in MODELS:
             raise UnsupportedError(f"unknown model {name!r}; there are {', '.join(MODELS)}.")
         if prior and prior != KNOWN:
-            check_model(prior)
+            for one in prior.split("|"):
+                check_model(one)
     cells = [
         Beliefs(function, scale, *others, model)
         for function in functions

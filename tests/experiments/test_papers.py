@@ -14,6 +14,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
 
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.runner.experiment import build_strategy
 from experiments.annotators import light_fields, others, people
 from experiments.cobol.settings import synthetic
@@ -385,6 +386,17 @@ def test_held_out_answers(tmp_path: Path) -> None:
     assert (pairs == 108).all()
     assert path.with_suffix(".png").exists()
     assert beliefs.summary_text(table).count("laplace") == 5
+
+
+def test_the_kernel_of_larger_evidence_predicts() -> None:
+    parts = ["matern:0.8:4", "rbf:0.05:0.1"]
+    models = [f"laplace@{name}" for name in (*parts, "|".join(parts), "|".join(reversed(parts)))]
+    table = beliefs.beliefs_table(["hartmann6"], models, [50.0], [40], range(2))
+    found = table.pivot(index="seed", columns="model", values="log_probability")[models].to_numpy()
+    assert (found[:, 2:] == found[:, :1]).all()
+    assert (found[:, 0] != found[:, 1]).all()
+    with pytest.raises(UnsupportedError, match="sine"):
+        beliefs.beliefs_table(models=["laplace@matern:0.8:4|sine:1:1"])
 
 
 def test_telling_people_apart_pays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
