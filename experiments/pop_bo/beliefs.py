@@ -29,8 +29,8 @@ from experiments.model_settings import fixed_kernel
 from experiments.problems import GPSample, LinearSample, StandardisedFunction
 
 ON_A_BOX = (
-    "On a box POP-BO recommends the maximiser of the most likely utility, eubo, dts, pf-ts and "
-    "random the best item asked, sgp the last winner."
+    "On a box POP-BO recommends the maximiser of the most likely utility, eubo, pf-ts and random "
+    "that of the posterior mean, dts the best item asked, sgp the last winner."
 )
 NORM_FACTOR = 1.1  # of the true norm, where it is known
 NUM_FITTED = 64
