@@ -129,6 +129,8 @@ def _batches(section: str, sizes: Sizes, device: torch.device) -> list[Case]:
         there = Duels(*(part.to(device) for part in here))
         ours, is_small = partial(operation, ours_of), size not in replicated
         others = [Side(f"a batch {_HERE}", partial(ours, *here), 3 if is_small else 1)]
+        single = there._replace(X=there.X.float())
+        others.append(Side("a batch, float32", partial(ours, *single), _REPEATS))
         if is_small:
             one = (part[0] for part in there)
             others.append(Side(_ONE, partial(ours, *one), _REPEATS))
@@ -144,7 +146,7 @@ def _many(section: str, sizes: Sizes, device: torch.device) -> list[Case]:
         case
         for number in sizes.inducing
         for case in million_cases(
-            section, sizes.million, sizes.evidence if number == few else (), number, device
+            section, sizes.million, sizes.evidence if number == few else (), number, device, True
         )
     ]
 

@@ -152,15 +152,17 @@ def million_cases(
     evidence_sizes: Sequence[int],
     num_inducing: int,
     device: torch.device,
+    single: bool = False,
 ) -> list[Case]:
-    """The rows of very many duels of new items."""
+    """The rows of very many duels of new items, beside single precision where that is asked for."""
     cases = []
     suffix = f", {num_inducing} inducing items"
     for size in sizes:
         prepare = partial(_mode_and_posterior, size, num_inducing, device)
-        ours = Side("PreferenceGP", prepare, _MILLION_REPEATS)
-        name = "mode and posterior of 64 pairs" + suffix
-        cases.append(Case(section, name, FRESH, size, ours, remark=_memory))
+        ours = Side("PreferenceGP", partial(prepare, torch.double), _MILLION_REPEATS)
+        rough = Side("PreferenceGP, float32", partial(prepare, torch.float), _MILLION_REPEATS)
+        name, others = "mode and posterior of 64 pairs" + suffix, (rough,) if single else ()
+        cases.append(Case(section, name, FRESH, size, ours, others, _memory))
     for size in evidence_sizes:
         ours = Side(
             "PreferenceGP", partial(_evidence, size, num_inducing, device), _MILLION_REPEATS
@@ -169,8 +171,11 @@ def million_cases(
     return cases
 
 
-def _mode_and_posterior(size: int, num_inducing: int, device: torch.device) -> Run:
+def _mode_and_posterior(
+    size: int, num_inducing: int, device: torch.device, dtype: torch.dtype
+) -> Run:
     X, comparisons = duels(size, device=device)
+    X = X.to(dtype)
     pairs = probes(X)
 
     def run() -> tuple[Tensor, Tensor]:
