@@ -13,9 +13,9 @@ any. Each constraint has a margin, which is positive inside:
 
 Stationarity is ``c + sum_j lambda_j h_j + mu grad ell - nu p - Z_box^T (above - below) = 0``, and
 every product of a margin and its multiplier is brought to a given value. The matrix
-``H = mu A^T W A + nu I + box terms: d x d`` is factored once an element; the ball, the level and
-the functions, whose gradients are ``-p``, ``grad ell`` and ``h_j``, leave a system in a few
-unknowns.
+``H = mu A^T W A + nu I + box terms: d x d`` is factored once an element, or by Woodbury's identity
+a smaller one, where fewer than ``d`` rows of ``Z`` differ; the ball, the level and the functions,
+whose gradients are ``-p``, ``grad ell`` and ``h_j``, leave a system in a few unknowns.
 
 Every iterate is strictly inside the set, so each gives a lower bound of the maximum; the upper
 bounds hold at any iterate, as ``ell`` is concave: ``ell(p') <= ell(p) + grad^T (p' - p)``. Once a
@@ -31,7 +31,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_pref.inference.observations import Curvature, Observations, as_curvature, matvec
+from botorch_pref.inference.observations import (
+    BlockCurvature,
+    Curvature,
+    Observations,
+    as_curvature,
+    matvec,
+)
 
 MAX_STEPS = 100
 """The most Newton steps of an element; six times as many where the first method gets stuck."""
@@ -53,6 +59,14 @@ _ARMIJO = 0.1
 _STUCK = 1e-6  # of the largest value in the ball: a gap that rounding does not explain
 _HANDOVER = 1e-8  # of the same: what the barrier's rounding allows
 _PATIENCE = 6  # how many times as many steps the barrier may take
+
+
+class Distinct(NamedTuple):
+    """Rows ``q x d``, which of them each row of a program is, and their products ``q x q``."""
+
+    rows: Tensor
+    which: Tensor
+    gram: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +98,12 @@ class Program:
     def columns(self) -> Tensor:
         """``d x (m + b)``-dim transpose of the rows."""
         return self.rows.T.contiguous()
+
+    @cached_property
+    def distinct(self) -> Distinct:
+        """The rows without repetitions: labels are of the utilities that are in the box."""
+        rows, which = self.rows.unique(dim=0, return_inverse=True)
+        return Distinct(rows, which, rows @ rows.mT)
 
     @property
     def num_curved(self) -> int:
@@ -186,6 +206,55 @@ class Direction(NamedTuple):
     multipliers: Tensor
 
 
+class Dense:
+    """``H: E x d x d`` itself, factored."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.cholesky = torch.linalg.cholesky_ex(matrix).L
+
+    def solve(self, right: Tensor) -> Tensor:
+        """``H^-1 x`` of ``E x d x k``."""
+        return torch.cholesky_solve(right, self.cholesky)
+
+
+class FewRows:
+    r"""``H = Z^T D Z + nu I`` for a diagonal ``D`` and no more rows ``Z: q x d`` than columns.
+
+    By Woodbury's identity only ``D^(1/2) Z Z^T D^(1/2) + nu I: q x q`` is factored, for which
+    ``Z Z^T`` is multiplied once a program, where ``Z^T D Z`` would be once a step.
+    """
+
+    def __init__(self, program: Program, weight: Tensor, nu: Tensor) -> None:
+        self.rows, self.nu, self.root = program.distinct.rows, nu.unsqueeze(-1), weight.sqrt()
+        inner = self.root.unsqueeze(-1) * program.distinct.gram * self.root.unsqueeze(-2)
+        inner.diagonal(dim1=-2, dim2=-1).add_(nu)
+        self.cholesky = torch.linalg.cholesky_ex(inner).L
+        self.root = self.root.unsqueeze(-1)
+
+    def solve(self, right: Tensor) -> Tensor:
+        """``H^-1 x`` of ``E x d x k``."""
+        seen = self.root * (right.mT @ self.rows.mT).mT
+        seen = self.root * torch.cholesky_solve(seen, self.cholesky)
+        return (right - (seen.mT @ self.rows).mT) / self.nu
+
+
+def _hessian(
+    program: Program, curvature: Curvature, nu: Tensor, mu: Tensor | float, sides: Tensor
+) -> Dense | FewRows:
+    """``mu A^T W A + Z_box^T diag(sides) Z_box + nu I``, the matrix of a Newton step."""
+    few = len(program.distinct.rows) <= len(program.columns)
+    if few and not isinstance(curvature, BlockCurvature):
+        weight = torch.cat([mu * curvature.weight, sides], dim=-1)
+        total = weight.new_zeros(len(weight), len(program.distinct.rows))
+        return FewRows(program, total.index_add(1, program.distinct.which, weight), nu)
+    matrix = curvature.quadratic(program.answer_rows)
+    matrix = (mu if isinstance(mu, float) else mu.unsqueeze(-1)) * matrix
+    if program.box is not None:
+        matrix = matrix + as_curvature(sides).quadratic(program.box_rows)
+    matrix.diagonal(dim1=-2, dim2=-1).add_(nu)
+    return Dense(matrix)
+
+
 class Newton:
     """The factored system at a state."""
 
@@ -199,18 +268,16 @@ class Newton:
         own = state.multipliers[:, : self.count]
         #: ``E x d``-dim gradient of the Lagrangian.
         self.residual = state.linear + matvec(self.slopes, own) + program.weight * state.gradient
-        nu, mu = own[:, :1], program.weight if program.level is None else own[:, 1, None, None]
-        hessian = mu * state.curvature.quadratic(program.answer_rows)
+        mu = program.weight if program.level is None else own[:, 1, None]
+        sides = state.multipliers[:, :0]
         if program.box is not None:
             self.residual -= program.box_adjoint(state.multipliers[:, self.count :])
-            sides = (state.multipliers / state.margins)[:, self.count :]
-            above, below = sides.chunk(2, dim=-1)
-            hessian = hessian + as_curvature(above + below).quadratic(program.box_rows)
-        hessian.diagonal(dim1=-2, dim2=-1).add_(nu)
-        self.cholesky = torch.linalg.cholesky_ex(hessian).L
+            above, below = (state.multipliers / state.margins)[:, self.count :].chunk(2, dim=-1)
+            sides = above + below
+        self.hessian = _hessian(program, state.curvature, own[:, :1], mu, sides)
         right = torch.cat([self.residual.unsqueeze(-1), self.slopes], dim=-1)
         # A matrix that could not be factored gives no direction; the element stays where it is.
-        solved = torch.cholesky_solve(right, self.cholesky)
+        solved = self.hessian.solve(right)
         self.solved = torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
         self.products = self.slopes.mT @ self.solved
         self.own = state.margins[:, : self.count] / own
@@ -229,7 +296,7 @@ class Newton:
         move, along = self.solved[..., 0], self.products[..., 0]
         if program.box is not None:
             push = program.box_adjoint((change / state.margins)[:, count:]).unsqueeze(-1)
-            push = torch.cholesky_solve(push, self.cholesky).squeeze(-1)
+            push = self.hessian.solve(push).squeeze(-1)
             move, along = move - push, along - matvec(self.slopes.mT, push)
         wanted = change[:, :count] / state.multipliers[:, :count]
         right = wanted - along

@@ -75,12 +75,14 @@ _SCREENING = 1e-2  # of bounds that only select where a line search begins
 # Line searches from samples, and from items that are known. Were the best of all taken, these would
 # soon be crowded around one that was asked, and the search would be a local one.
 _FAR, _NEAR = 4, 2
-_KEPT = 64  # items that pass a coarse screen
+_KEPT = 32  # items that pass a coarse screen
 _CHUNK = 256
 # Of a large table: rows at random, and half as many by each score; the shares that the expert is
 # likely to like best, of which the best by the values are such a score; rows at a time.
 _DRAWN, _LIKED, _BLOCK = 1024, (0.5, 0.25, 0.1, 0.03), 4096
-_AT_KINKS = {"maxls": 8}  # tries of a step: bounds have kinks, at which all of them fail
+# Of a search over bounds: they have kinks, at which all tries of a step fail, and what gains
+# less than 2e-6 changes nothing.
+_SEARCH = {"maxls": 8, "factr": 1e10}
 _MOST_SHOWN = 50  # times the number of balanced labels: who rejects nearly all is asked no longer
 
 
@@ -847,7 +849,7 @@ def best(
         elif screens and space.is_large:
             rows = best_first(_values(screens[-1], space.table.unsqueeze(-2)))[:_KEPT]
             space = space.subset(rows)
-        options = _AT_KINKS if screens else None
+        options = _SEARCH if screens else None
         found = space.maximize(rule, seed=seed, starts=points, raw_samples=0, options=options)
         return _of_rows(Candidate.of(next_best(found, space, rule, seed, avoid)), rows)
 

@@ -23,7 +23,13 @@ from botorch_pref.likelihood_ratio import (
     whiten,
 )
 from botorch_pref.likelihood_ratio.confidence_set import slack_to_json
-from botorch_pref.likelihood_ratio.interior_point import Barrier, InteriorPoint, solve
+from botorch_pref.likelihood_ratio.interior_point import (
+    Barrier,
+    FewRows,
+    InteriorPoint,
+    _hessian,
+    solve,
+)
 from botorch_pref.likelihoods import LogitLikelihood
 from tests._reference import likelihood_ratio as reference
 from tests.inference.common import DUEL, choices, design, matern, numerical_gradient, rand
@@ -362,6 +368,22 @@ def test_both_methods_agree(box: float | None, slack: float) -> None:
         assert (sure.upper - sure.lower <= tolerance).all()
         torch.testing.assert_close(sure.lower, found.lower, atol=2e-8, rtol=0)
         assert confidence._program.contains(sure.point).all()
+
+
+@pytest.mark.parametrize(("box", "num_items"), [(None, 12), (1.0, 12), (1.0, 6)])
+def test_the_matrix_of_few_rows_is_that_of_all(box: float | None, num_items: int) -> None:
+    problem = case(n=num_items, m=0, num_labels=12, box=box, norm_bound=4.0, seed=2)
+    program = problem.confidence(1.0)._program
+    nu, mu, latent = rand(3, 1, seed=1), rand(3, 1, seed=2), rand(3, 12, seed=3)
+    curvature = program.derivatives(latent)[1]
+    sides = 1e4 * rand(3, len(program.box_rows), seed=4)
+    weight = torch.cat([mu * curvature.weight, sides], dim=-1)
+    H = torch.einsum("ep,pi,pj->eij", weight, program.rows, program.rows)
+    H = H + torch.diag_embed(nu.expand(3, H.shape[-1]))
+    factored = _hessian(program, curvature, nu, mu, sides)
+    assert isinstance(factored, FewRows)
+    right = rand(3, H.shape[-1], 2, seed=5)
+    torch.testing.assert_close(factored.solve(right), torch.linalg.solve(H, right))
 
 
 def test_a_flat_likelihood() -> None:
