@@ -833,8 +833,10 @@ class UtilityStrategy(Strategy):
         if not model.num_observations:
             return sample
         best = self._best_mean(model, "optimizer")
-        steps = torch.randn(_AROUND // 2, self.space.dim, generator=generator, dtype=torch.double)
-        steps *= torch.tensor(_STEPS).double().repeat(len(steps) // len(_STEPS)).unsqueeze(-1)
+        # All steps along every line: what answers about two far items say is between them.
+        lines = _AROUND // (2 * len(_STEPS))
+        steps = torch.randn(lines, 1, self.space.dim, generator=generator, dtype=torch.double)
+        steps = (steps * torch.tensor(_STEPS).double().unsqueeze(-1)).flatten(end_dim=1)
         steps = torch.cat([steps, -steps])
         near = self.space.near(best.expand(_AROUND, -1), steps.to(best), 1.0)
         if discrete := [*self.space.parameters.discrete]:

@@ -88,9 +88,9 @@ def test_the_pair_of_a_judge_who_hardly_errs() -> None:
 
 
 def test_pairs_across_the_best_item() -> None:
-    """Items on opposite sides of it are compared, as far as the box goes."""
+    """Items on opposite sides of it are compared, as far as the box goes; four a line."""
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
-    strategy = DuelingKG(bounds=bounds, hyperparameters={**FIXED, "lengthscale": 0.5}, seed=1)
+    strategy = DuelingKG(bounds=bounds, hyperparameters={**FIXED, "lengthscale": 0.5}, seed=5)
     common.play_noisily(strategy, 8)
     model = strategy.learner.model()
     items = strategy._items_to_compare(model, Generator().manual_seed(0))
@@ -101,6 +101,11 @@ def test_pairs_across_the_best_item() -> None:
     assert int(inside.sum()) > 20
     torch.testing.assert_close((0.5 * (one + other))[inside], best.expand(int(inside.sum()), -1))
     assert float((one - other).abs().amax(-1).min()) > 0.0
+    steps, inside = (one - best).view(-1, 4, 2), inside.view(-1, 4)  # four along every line
+    for step in (1, 2):
+        both = inside[:, step - 1] & inside[:, step]
+        assert int(both.sum()) > 20
+        torch.testing.assert_close(steps[both, step], 2.0 * steps[both, step - 1])
     assert not len(strategy._opposite_rows(items[:300]))
 
 
