@@ -64,6 +64,7 @@ _SAMPLE, _CHUNK, _DRAWS = 1024, 256, 512
 _NEARBY, _SCALES = 128, (0.01, 0.1)  # of the range of every dimension of a box
 _SPREAD, _AROUND, _ASKED = 300, 200, 64  # items of a box that are compared
 _STEPS = (0.05, 0.1, 0.2, 0.4)  # from the best item, of the range of every dimension
+_FEW = 4  # dimensions, in which every step has a direction of its own
 
 # The ``k x d``-dim items of a query, and their rows where there are choices.
 Pair = tuple[Tensor, tuple[int, ...] | None]
@@ -833,10 +834,13 @@ class UtilityStrategy(Strategy):
         if not model.num_observations:
             return sample
         best = self._best_mean(model, "optimizer")
-        # All steps along every line: what answers about two far items say is between them.
-        lines = _AROUND // (2 * len(_STEPS))
-        steps = torch.randn(lines, 1, self.space.dim, generator=generator, dtype=torch.double)
-        steps = (steps * torch.tensor(_STEPS).double().unsqueeze(-1)).flatten(end_dim=1)
+        # In many dimensions nothing else is between two far items, where answers about them count.
+        per_line = len(_STEPS) if self.space.dim > _FEW else 1
+        lines = torch.randn(
+            _AROUND // (2 * per_line), self.space.dim, generator=generator, dtype=torch.double
+        )
+        lengths = torch.tensor(_STEPS).double().repeat(_AROUND // (2 * len(_STEPS))).unsqueeze(-1)
+        steps = lines.repeat_interleave(per_line, dim=0) * lengths
         steps = torch.cat([steps, -steps])
         near = self.space.near(best.expand(_AROUND, -1), steps.to(best), 1.0)
         if discrete := [*self.space.parameters.discrete]:

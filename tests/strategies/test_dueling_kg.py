@@ -88,9 +88,9 @@ def test_the_pair_of_a_judge_who_hardly_errs() -> None:
 
 
 def test_pairs_across_the_best_item() -> None:
-    """Items on opposite sides of it are compared, as far as the box goes; four a line."""
+    """Items on opposite sides of it are compared, as far as the box goes."""
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
-    strategy = DuelingKG(bounds=bounds, hyperparameters={**FIXED, "lengthscale": 0.5}, seed=5)
+    strategy = DuelingKG(bounds=bounds, hyperparameters={**FIXED, "lengthscale": 0.5}, seed=1)
     common.play_noisily(strategy, 8)
     model = strategy.learner.model()
     items = strategy._items_to_compare(model, Generator().manual_seed(0))
@@ -101,12 +101,24 @@ def test_pairs_across_the_best_item() -> None:
     assert int(inside.sum()) > 20
     torch.testing.assert_close((0.5 * (one + other))[inside], best.expand(int(inside.sum()), -1))
     assert float((one - other).abs().amax(-1).min()) > 0.0
-    steps, inside = (one - best).view(-1, 4, 2), inside.view(-1, 4)  # four along every line
-    for step in (1, 2):
-        both = inside[:, step - 1] & inside[:, step]
-        assert int(both.sum()) > 20
-        torch.testing.assert_close(steps[both, step], 2.0 * steps[both, step - 1])
     assert not len(strategy._opposite_rows(items[:300]))
+
+
+@pytest.mark.parametrize("dim", [4, 5])
+def test_in_many_dimensions_four_steps_share_a_line(dim: int) -> None:
+    """What is between two far items is a choice as well; in few dimensions all lines differ."""
+    strategy = DuelingKG(bounds=torch.tensor([[0.0] * dim, [1.0] * dim]).double(), seed=0)
+    common.play_noisily(strategy, 6)
+    model = strategy.learner.model()
+    items = strategy._items_to_compare(model, Generator().manual_seed(0))
+    best = strategy._best_mean(model, "optimizer")
+    steps = (items[strategy._opposite_rows(items)[:, 0]] - best).view(-1, 4, dim)
+    # At the border a step is cut; no two coordinates of these are.
+    inner = ((items[strategy._opposite_rows(items)] % 1.0) != 0.0).all(1).view(-1, 4, dim)
+    both = inner[:, 0] & inner[:, 1]
+    doubled = (steps[:, 1] - 2.0 * steps[:, 0]).abs()[both] < 1e-9
+    assert int(both.sum()) > 10
+    assert bool(doubled.all()) if dim == 5 else not bool(doubled.any())
 
 
 def test_the_first_pairs_fill_the_space() -> None:
