@@ -14,7 +14,7 @@ any. Each constraint has a margin, which is positive inside:
 Stationarity is ``c + sum_j lambda_j h_j + mu grad ell - nu p - Z_box^T (above - below) = 0``, and
 every product of a margin and its multiplier is brought to a given value. The matrix
 ``H = mu A^T W A + nu I + box terms: d x d`` is factored once an element, or by Woodbury's identity
-a smaller one, where fewer than ``d`` rows of ``Z`` differ; the ball, the level and the functions,
+one of the rows of ``Z`` that differ, where these are few; the ball, the level and the functions,
 whose gradients are ``-p``, ``grad ell`` and ``h_j``, leave a system in a few unknowns.
 
 Every iterate is strictly inside the set, so each gives a lower bound of the maximum; the upper
@@ -104,6 +104,11 @@ class Program:
         """The rows without repetitions: labels are of the utilities that are in the box."""
         rows, which = self.rows.unique(dim=0, return_inverse=True)
         return Distinct(rows, which, rows @ rows.mT)
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether rows repeat, and no more of them differ than there are columns."""
+        return len(self.distinct.rows) <= min(len(self.columns), len(self.rows) - 1)
 
     @property
     def num_curved(self) -> int:
@@ -218,7 +223,7 @@ class Dense:
 
 
 class FewRows:
-    r"""``H = Z^T D Z + nu I`` for a diagonal ``D`` and no more rows ``Z: q x d`` than columns.
+    r"""``H = Z^T D Z + nu I`` for a diagonal ``D``, where rows ``Z: q x d`` are few and repeated.
 
     By Woodbury's identity only ``D^(1/2) Z Z^T D^(1/2) + nu I: q x q`` is factored, for which
     ``Z Z^T`` is multiplied once a program, where ``Z^T D Z`` would be once a step.
@@ -242,8 +247,7 @@ def _hessian(
     program: Program, curvature: Curvature, nu: Tensor, mu: Tensor | float, sides: Tensor
 ) -> Dense | FewRows:
     """``mu A^T W A + Z_box^T diag(sides) Z_box + nu I``, the matrix of a Newton step."""
-    few = len(program.distinct.rows) <= len(program.columns)
-    if few and not isinstance(curvature, BlockCurvature):
+    if program.has_few_rows and not isinstance(curvature, BlockCurvature):
         weight = torch.cat([mu * curvature.weight, sides], dim=-1)
         total = weight.new_zeros(len(weight), len(program.distinct.rows))
         return FewRows(program, total.index_add(1, program.distinct.which, weight), nu)
