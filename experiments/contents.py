@@ -49,7 +49,7 @@ CONTENTS = (
     Item("MR-LPF", "Fig. 1 d", "Ackley, squared exponential", "ackley-2000-se"),
     Item("MR-LPF", "Fig. 1 e", "Ackley, Matern-5/2", "ackley-2000-matern25"),
     Item("MR-LPF", "Fig. 1 f", "Ackley, Matern-3/2", "ackley-2000-matern15"),
-    Item("MR-LPF", "Fig. 2", "ratings of restaurants", "yelp --seeds 60", _OTHERS_DATA),
+    Item("MR-LPF", "Fig. 2", "ratings of restaurants", "yelp", _OTHERS_DATA),
     Item("MR-LPF", "Fig. 3", "the functions of Fig. 1", "", "their ten values are not printed"),
     Item("MR-LPF", "Theorem 4.1 to 4.7", "regret, samples, widths", "bounds"),
     Item("POP-BO", "Fig. 1", "confidence bands", "pop-band"),
