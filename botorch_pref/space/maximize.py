@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.generation import gen_candidates_scipy
+from botorch.generation.gen import get_reasons_against_fast_path
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
@@ -32,7 +33,7 @@ _ROUNDING = 1e-9  # of a slack, and of a value
 _ROUNDS = 3  # of moves and a line search
 _MOVES = 16
 _GAIN = 1e-8
-_OF_SLSQP = ("maxiter", "ftol")
+_OF_SLSQP = ("maxiter", "ftol")  # of the options of L-BFGS-B
 _STRIDES = (4, 16)  # whole numbers also move by the range divided by these
 
 Feasible = Callable[[Tensor], Tensor]
@@ -230,13 +231,8 @@ class MixedSearch:
         columns = parameters.coordinates(items).flatten(start_dim=-2)
         fixed = [i + dim * k for k in range(size) for i in parameters.discrete]
         constraints: dict[str, Any] = {}
-        options = dict(self.options or {})
         if self.polytope is not None:
             constraints = self.polytope.botorch_form(size)
-        if constraints:  # SLSQP knows few of the options of L-BFGS-B
-            options = {name: options[name] for name in _OF_SLSQP if name in options}
-        elif fixed:  # where BoTorch cannot search from all starts at once, it is to take each alone
-            options = {"max_optimization_problem_aggregation_size": 1, **options}
         rule = _OverColumns(self.rule, parameters, size)
         bounds = parameters.coordinate_bounds.repeat(1, size)
         ends = []
@@ -247,7 +243,7 @@ class MixedSearch:
                 rule,
                 bounds,
                 part.unsqueeze(-2),
-                options,
+                self.options,
                 fixed_features=values or None,
                 **constraints,
             )
@@ -294,7 +290,19 @@ def _local_search(
     options: dict[str, Any] | None,
     **further: Any,
 ) -> tuple[Tensor, Tensor]:
-    """BoTorch's local search from each of ``b x q x d``-dim starts."""
+    """BoTorch's local search from each of ``b x q x d``-dim starts.
+
+    Options are those of SciPy's ``minimize``: of its SLSQP with constraints, else of L-BFGS-B.
+    """
+    options = dict(options or {})
+    if any(name.endswith("constraints") for name in further):
+        options = {name: options[name] for name in _OF_SLSQP if name in options}
+    else:
+        if "ftol" in options and not get_reasons_against_fast_path("L-BFGS-B", True, options, None):
+            options["factr"] = None  # the same in BoTorch's own L-BFGS-B, which refuses both
+        if further.get("fixed_features"):
+            # Where BoTorch cannot search from all starts at once, it is to take each alone.
+            options.setdefault("max_optimization_problem_aggregation_size", 1)
     ends, values = optimize_acqf(
         rule,
         bounds,

@@ -267,7 +267,7 @@ class SearchSpace:
             raw_samples: The size of the Sobol sample.
             num_restarts: How many starting points are refined; 4, and two of ``starts``, or 8 with
                 ``feasible``.
-            options: Passed to BoTorch's candidate generation.
+            options: Those of SciPy's L-BFGS-B, passed to BoTorch's candidate generation.
             feasible: The slack of ``... x d``-dim items, ``...``-dim and differentiable; an
                 item is feasible where it is at least 0, to 1e-9, and so are all that are returned.
 

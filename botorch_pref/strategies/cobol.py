@@ -8,6 +8,7 @@ is large where items are accepted, and ``upper`` and ``lower`` are the ends of i
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -82,7 +83,7 @@ _CHUNK = 256
 _DRAWN, _LIKED, _BLOCK = 1024, (0.5, 0.25, 0.1, 0.03), 4096
 # Of a search over bounds: they have kinks, at which all tries of a step fail, and what gains
 # less than 2e-6 changes nothing.
-_SEARCH = {"maxls": 8, "factr": 1e10}
+_SEARCH = {"maxls": 8, "ftol": 1e10 * sys.float_info.epsilon}
 _MOST_SHOWN = 50  # times the number of balanced labels: who rejects nearly all is asked no longer
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from botorch_pref.exceptions import SearchSpaceError
 from botorch_pref.space import SearchSpace
-from botorch_pref.space.maximize import starting_points
+from botorch_pref.space.maximize import Feasible, starting_points
 from tests.models.common import rand
 from tests.space.test_search_space import BOX, Peak
 
@@ -89,3 +91,35 @@ def test_searches_do_not_all_start_at_what_is_known() -> None:
     for number, sample in ((3, raw), (None, raw[:0])):  # as many as asked for, the best of all
         starts = starting_points(rule, bounds, sample, known, number, None)
         assert torch.equal(starts, both[rule(both).topk(number or 4).indices])
+
+
+@pytest.mark.parametrize("version", ["known", "newer"])
+@pytest.mark.parametrize(
+    ("kinds", "feasible", "target"),
+    [({}, None, (1.0, 5.2)), ({"integer": [0]}, None, (1.0, 5.2)), ({}, disc, (2.0, 5.0))],
+)
+def test_a_coarse_tolerance_ends_a_search_early(
+    version: str,
+    kinds: dict[str, Any],
+    feasible: Feasible | None,
+    target: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By BoTorch's own L-BFGS-B, and by SciPy's, which it takes where SciPy is newer."""
+    if version == "newer":
+        monkeypatch.setattr("botorch.generation.gen.SCIPY_UNTESTED_VERSION", 0)
+    seen = []
+    for ftol in (1e-1, 1e-12):
+        rule = Peak(torch.tensor([target]).double(), ripple=0.02)
+        best = SearchSpace(BOX, **kinds).maximize(
+            rule,
+            starts=torch.tensor([[[0.0, 4.9]]]).double(),
+            raw_samples=0,
+            feasible=feasible,
+            options={"maxls": 8, "ftol": ftol},
+        )
+        seen.append(len(rule.seen))
+    expected = torch.tensor([[1.5, 5.0]]).double() if feasible else rule.target
+    torch.testing.assert_close(best.items, expected, atol=1e-2, rtol=0.0)
+    if not kinds:  # between moves of whole numbers a search begins again
+        assert seen[0] < seen[1]
