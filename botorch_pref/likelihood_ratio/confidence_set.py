@@ -28,7 +28,13 @@ from torch.nn.functional import pad
 from botorch_pref.data.options import endless_from_json, endless_to_json, plain
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.observations import Observations, matvec
-from botorch_pref.likelihood_ratio.interior_point import MAX_STEPS, InteriorPoint, Program, solve
+from botorch_pref.likelihood_ratio.interior_point import (
+    MAX_STEPS,
+    Barrier,
+    InteriorPoint,
+    Program,
+    solve,
+)
 
 SCREENING = 1e-4
 """The tolerance of bounds that are only ranked."""
@@ -241,11 +247,13 @@ class ConfidenceSet:
         self.mle = self._maximum_likelihood()
         level = self.mle.log_likelihood - self.slack if math.isfinite(self.slack) else None
         self._program = replace(self._program, level=level, weight=0.0)
-        # Strictly inside: by concavity it keeps half the slack.
+        # Strictly inside: by concavity it keeps half the slack. From near the border, which may be
+        # far from a maximum in a narrow set, a search can take hundreds of steps.
         u = self.mle.coordinates
         drop = self.mle.log_likelihood - self.log_likelihood(torch.zeros_like(u))
         inwards = 0.5 * self.slack / drop.clamp_min(torch.finfo(u.dtype).tiny)
-        self._centre = self._point((1.0 - inwards.clamp_max(0.5)) * u)
+        start = self._point((1.0 - inwards.clamp_max(0.5)) * u)
+        self._centre = Barrier(self._program).centre(start) if self.slack else start
 
     def log_likelihood(self, coordinates: Tensor) -> Tensor:
         """``ell: ...`` at ``u: ... x r``; Xu et al. (2024), eq. (7)."""

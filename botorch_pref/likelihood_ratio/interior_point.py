@@ -48,7 +48,7 @@ _CLOSER = 0.9  # of the mean product: the largest target of a corrector
 _LAG = 0.001  # of the gap: products below it are far ahead of the point
 _RECENTRE = 0.03  # of the gap: where such products are put back to
 _RESERVE = 0.1  # of the tolerance: products below it are rounding
-_FIRST_MULTIPLIER = 0.7  # of the ball; a linear function alone has 1
+_FIRST_MULTIPLIER = 0.7  # of the nearest of ball and box; a linear function of a ball has 1
 _DUAL_LEAD = 5.0  # of the primal step: the longest dual step, to stay near the central path
 _CENTRED = 0.1  # of ``mu``: the promised gain below which a point is near the central one
 _SHRINK = 0.1  # of ``mu`` there
@@ -139,6 +139,12 @@ class Program:
         """``Z_box^T (above - below): ... x d`` of ``... x 2b`` numbers, one a side."""
         above, below = sides.chunk(2, dim=-1)
         return (above - below) @ self.box_rows
+
+    def room(self, point: Tensor) -> Tensor:
+        """The smaller of the margin of the ball and the distance to the box, of a point ``d``."""
+        sizes = self.box_rows.norm(dim=-1).repeat(2).clamp_min(torch.finfo(point.dtype).tiny)
+        ball = 0.5 * (1.0 - point.square().sum(-1, keepdim=True))
+        return torch.cat([ball, self.box_margins(point @ self.columns) / sizes]).amin()
 
     def contains(self, point: Tensor) -> Tensor:
         """Whether points ``... x d`` of the ball are within the level and the box."""
@@ -341,7 +347,7 @@ class InteriorPoint:
     # The first good one of these shares of a step is taken. All are tried at once, as each
     # decision would wait for the device. The last one stays where it is.
     trial_lengths: tuple[float, ...] = (
-        *(1.0, 0.9, 0.81, 0.73, 0.66, 0.59, 0.53, 0.25, 0.1, 0.01, 1e-4, 1e-6),
+        *(1.0, 0.87, 0.75, 0.6, 0.4, 0.2, 0.1, 0.05, 0.02, 0.005, 0.001, 1e-4),
         0.0,
     )
 
@@ -400,7 +406,7 @@ class InteriorPoint:
         values = point @ program.columns
         payoffs, nothing = matvec(functions, point), torch.full_like(tolerance, torch.inf)
         # All products of margin and multiplier the same: a start on the central path.
-        product = _FIRST_MULTIPLIER * 0.5 * (1.0 - start.square().sum())
+        product = _FIRST_MULTIPLIER * program.room(start)
         least = torch.zeros_like(linear[:, :1])
         if payoffs.shape[-1]:
             least = payoffs.amin(-1, keepdim=True) - payoffs.shape[-1] * product
@@ -576,6 +582,19 @@ class Barrier(InteriorPoint):
     # In the end, no step: the point stays where it is, strictly inside.
     trial_lengths = (*(0.5**k for k in range(_HALVINGS + 1)), 0.0)
 
+    @torch.no_grad()
+    def centre(self, start: Tensor) -> Tensor:
+        """The ``d``-dim point near which the product of all margins is largest."""
+        nothing = torch.zeros_like(start).unsqueeze(0)
+        zero = start.new_zeros(1)
+        state = self._initial(nothing, nothing[:, None][:, :0], start, zero, zero)
+        for _ in range(self.max_steps):
+            before = (state.margins * state.multipliers).mean()
+            self._advance(state)
+            if bool((state.margins * state.multipliers).mean() <= 0.5 * before):
+                break
+        return state.point[0]
+
     def _advance(self, state: State) -> None:
         """One Newton step of every element towards its central point, and on once it is near."""
         mu = (state.margins * state.multipliers).mean(-1, keepdim=True)
@@ -593,6 +612,9 @@ class Barrier(InteriorPoint):
         # Outside, the gain is not a number, and the comparison fails.
         inside = (after > _LEAST_LEFT * before).all(-1)
         self._land(state, move, lengths, inside & (gain >= _ARMIJO * lengths * slope))
+        # Where margins are small, ``mu`` over them is rounding; Newton's multipliers are not.
+        state.multipliers = (state.multipliers + move.multipliers).clamp_min(0.0)
+        self._certify(state)
         least = _SHARE / state.margins.shape[-1] * state.tolerance.unsqueeze(-1)
         mu = torch.where(slope <= _CENTRED * mu, torch.maximum(_SHRINK * mu, least), mu)
         state.multipliers = mu / state.margins

@@ -370,6 +370,51 @@ def test_both_methods_agree(box: float | None, slack: float) -> None:
         assert confidence._program.contains(sure.point).all()
 
 
+@pytest.mark.parametrize("name", ["noisy", "consistent", "large ball", "favourites", "box"])
+def test_searches_begin_near_the_centre(name: str) -> None:
+    """The product of all margins is near its largest, which is concave in its logarithm."""
+    problem, slack, _ = CASES[name]
+    confidence, low, high = bounds(problem, slack)
+
+    def logarithm(u: Tensor) -> Tensor:
+        margins = [
+            (problem.norm_bound**2 - u.square().sum(-1, keepdim=True)) / 2,
+            (confidence.log_likelihood(u) - confidence.mle.log_likelihood + slack).unsqueeze(-1),
+        ]
+        if problem.box is not None:
+            utility = u @ confidence.root.T
+            margins += [problem.box - utility, problem.box + utility]
+        return torch.cat(margins, dim=-1).log().sum(-1)
+
+    centre = confidence._centre[:-1] * problem.norm_bound
+    ends = torch.cat([low.coordinates, high.coordinates, -centre.unsqueeze(0)])
+    for share in (1e-3, 0.01, 0.1, 0.5, 0.9):
+        other = torch.lerp(centre, ends, share)
+        gain = (logarithm(other) - logarithm(centre)).nan_to_num(-math.inf)
+        assert (gain <= 0.1).all()
+        assert share < 0.5 or (gain < 0.0).all()
+
+
+def test_no_search_crawls() -> None:
+    """Many labels of items close together, and a large ball: the set is long and narrow."""
+    crowded = case(
+        n=120,
+        m=0,
+        num_labels=120,
+        num_points=12,
+        box=3.0,
+        norm_bound=32.0,
+        lengthscale=0.3,
+        dim=1,
+        seed=1,
+    )
+    crowded = crowded._replace(items=0.1 * crowded.items)
+    confidence = crowded.confidence(0.2 * math.sqrt(120))
+    found = confidence.upper(*crowded.coefficients(), tolerance=1e-6, enough=3.0)
+    assert found.converged.all()
+    assert found.num_steps.max() <= 30
+
+
 @pytest.mark.parametrize(("box", "num_items"), [(None, 12), (1.0, 12), (1.0, 6)])
 def test_the_matrix_of_few_rows_is_that_of_all(box: float | None, num_items: int) -> None:
     problem = case(n=num_items, m=0, num_labels=12, box=box, norm_bound=4.0, seed=2)
