@@ -590,7 +590,7 @@ class Barrier(InteriorPoint):
         state = self._initial(nothing, nothing[:, None][:, :0], start, zero, zero)
         for _ in range(self.max_steps):
             before = (state.margins * state.multipliers).mean()
-            self._advance(state)
+            self._advance(state)  # near the centre it makes the products smaller
             if bool((state.margins * state.multipliers).mean() <= 0.5 * before):
                 break
         return state.point[0]
