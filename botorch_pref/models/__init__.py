@@ -12,6 +12,7 @@ from botorch_pref.models.cross_validation import (
 from botorch_pref.models.fully_bayesian import FullyBayesianPreferenceGP
 from botorch_pref.models.leaderboard import Leaderboard, rank_items
 from botorch_pref.models.likelihood_ratio_model import LikelihoodRatioModel
+from botorch_pref.models.middle_mean import MiddleMean
 from botorch_pref.models.normal_belief import NormalBelief
 from botorch_pref.models.preference_gp import PreferenceGP
 
@@ -24,6 +25,7 @@ __all__ = [
     "LaplaceMarginalLogLikelihood",
     "Leaderboard",
     "LikelihoodRatioModel",
+    "MiddleMean",
     "NormalBelief",
     "PairwisePredictions",
     "PreferenceGP",

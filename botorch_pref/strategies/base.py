@@ -608,6 +608,8 @@ class UtilityStrategy(Strategy):
     _most_choices: ClassVar[int | None] = None
     """The number of choices above which it would take too much memory or time."""
     _may_be_sure: ClassVar[bool] = False
+    _may_fall: ClassVar[bool] = False
+    """Whether the border of a box may be worse than its middle before any answer."""
     """Whether hyperparameters of a judge who hardly errs are considered."""
     _entries = Strategy._entries | {
         "hyperparameters": Entry("learner.values", HYPERPARAMETERS),
@@ -639,6 +641,7 @@ class UtilityStrategy(Strategy):
             self.likelihood,
             self.covar_module,
             self._may_be_sure,
+            self._may_fall,
             self.own_utilities,
         )
         self.hyperparameters = self.learner.values or self.hyperparameters

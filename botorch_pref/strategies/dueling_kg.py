@@ -44,9 +44,11 @@ class DuelingKG(UtilityStrategy):
     categories, and where no single answer would, four answers to the same pair are valued (Frazier
     and Powell 2010): what is the best there seldom changes by one answer.
 
-    On a box a judge who hardly errs is believed, by expectation propagation, once the evidence is
-    for that; the pair is then the one whose better item is expected to be best (EUBO). For the
-    other arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
+    On a box the middle is taken for a little better than the border before any answer, unless the
+    answers speak against it (:class:`~botorch_pref.models.MiddleMean`). A judge who
+    hardly errs is believed there, by expectation propagation, once the evidence is for that; the
+    pair is then the one whose better item is expected to be best (EUBO). For the other arguments
+    see :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Args:
         prices: What an answer of each judge costs, by their names. The first is the person whose
@@ -69,6 +71,7 @@ class DuelingKG(UtilityStrategy):
 
     _asks: ClassVar = (Duel, Choice, Ranking, Grade)
     _may_be_sure: ClassVar[bool] = True
+    _may_fall: ClassVar[bool] = True
     _entries = UtilityStrategy._entries | {
         "gains": Entry("gains", named(named(number()), int), optional=True)
     }

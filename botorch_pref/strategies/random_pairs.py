@@ -19,9 +19,10 @@ _ATTEMPTS = 100  # to draw another item than the first, and another pair than wa
 class RandomPairs(UtilityStrategy):
     r"""Asks pairs, or more, of distinct items that are drawn uniformly, whatever was answered.
 
-    It models and recommends as its base class does, so a comparison with it measures the rule
-    alone; but as no query needs the model, it is fitted where an item is recommended. For the
-    arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
+    It models and recommends as :class:`~botorch_pref.strategies.DuelingKG` does where no judge
+    hardly errs, so a comparison with that measures the rule alone; but as no query needs the model,
+    it is fitted where an item is recommended. For the arguments see
+    :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Example:
         >>> strategy = RandomPairs(choices=table, seed=0)
@@ -29,6 +30,7 @@ class RandomPairs(UtilityStrategy):
     """
 
     _asks: ClassVar = (Duel, Choice, Ranking, Grade)
+    _may_fall: ClassVar[bool] = True
 
     def recommend(self, annotator: str | None = None) -> Tensor:
         self.learner.refit(at_once=True)

@@ -13,6 +13,7 @@ import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.utils.constraints import LogTransformedInterval
 from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.means import Mean
 from linear_operator import to_dense
 from torch import Generator, Size, Tensor
 from torch.nn import Module
@@ -34,6 +35,7 @@ from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.answer_parameters import PEOPLE, learnt_of
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood, refit_is_due
 from botorch_pref.models.fully_bayesian import MomentMatchedPreferenceGP
+from botorch_pref.models.middle_mean import MiddleMean
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.queries import Answer, Answered, Duel, Grade, Query, Question, Ranking, Worst
 from botorch_pref.randomness import derive_seed, seeded
@@ -52,6 +54,8 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 # Modes of the priors that strategies learn under: about the package's, and rougher ones of less
 # spread. Items differ in every dimension: the rougher lengthscale grows with its root.
 _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
+# Of the prior mean towards the border of a box, unless the evidence is against it by so many nats.
+_FALL, _AGAINST_FALL = 0.5, 0.2
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
 _FREE_DIMENSIONS = 2, 0  # of a smooth utility; of a rough one, whose peaks look like certainty
@@ -62,6 +66,13 @@ _NUM_SAMPLES, _NUM_STEPS = 8, 12
 # Exact inference takes the cube of the number of comparisons. Of more than this hyperparameters are
 # learnt from a part of the answers, and a model is through some of the items.
 MOST_LEARNT, MOST_COMPARED, NUM_INDUCING = 300, 1000, 384
+
+
+class Prior(NamedTuple):
+    """What is believed of a utility before any answer; the mean is zero unless given."""
+
+    covar_module: Kernel
+    mean_module: Mean | None = None
 
 
 class Told(NamedTuple):
@@ -95,7 +106,10 @@ class UtilityLearner:
     package's or that of a rougher utility: the one at whose modes the evidence is larger. For
     ``sure``, those of a judge who hardly errs are fitted as well, for which the evidence has to
     speak by half a nat a dimension, or under the package's prior for each beyond two, and whose
-    inference is expectation propagation. Of choices a nugget is learnt as well: rows of a table
+    inference is expectation propagation. For ``falls`` the prior mean is that of
+    :class:`~botorch_pref.models.MiddleMean`, half a logit times the root of the number
+    of dimensions lower in the corners than in the middle, unless the evidence is against that by
+    0.2 nats. Of choices a nugget is learnt as well: rows of a table
     differ in more than its columns tell.
 
     Where two annotators or more are named, the model tells them apart; see
@@ -114,7 +128,8 @@ class UtilityLearner:
             stand instead of ``"outputscale"``, ``"kernel"`` is ``"rbf"`` unless ``"matern"``
             (5/2) or ``"matern15"`` (3/2) is asked for, and ``"nugget"`` is the share of an
             item's variance that is its own, none by default; ``"inference"`` is that of the model,
-            Laplace's by default, which is all that choices have.
+            Laplace's by default, which is all that choices have; ``"fall"`` is that of a
+            :class:`~botorch_pref.models.MiddleMean` on a box, which has none by default.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.inference.finite.FinitePosterior`; choices only.
         seed: Of restarts of the fit.
@@ -122,6 +137,7 @@ class UtilityLearner:
         covar_module: A kernel over the unit cube, or what makes one for a number of dimensions.
             With ``"evidence"`` its parameters that require a gradient are learnt.
         sure: Whether a judge may hardly err, on a box.
+        falls: Whether the border of a box may be worse than its middle before any answer.
         own_utilities: Whether each named person has a utility of their own.
     """
 
@@ -135,6 +151,7 @@ class UtilityLearner:
         likelihood: BernoulliLikelihood | Mapping[str, Any] | None = None,
         covar_module: KernelArgument = None,
         sure: bool = False,
+        falls: bool = False,
         own_utilities: bool = False,
     ) -> None:
         check_word("regularizer", regularizer, Regularizer)
@@ -165,6 +182,7 @@ class UtilityLearner:
                 )
             self.learns = any(one.requires_grad for one in self._kernel.parameters())
         self.sure = sure and space.choices is None and not self.samples
+        self.falls = falls and space.choices is None
         self.num_fitted = 0
         self.target: str | None = None  # the person whose utility is that of all
         self.people: list[str] = []  # the annotators, in the order of their first answers
@@ -185,6 +203,8 @@ class UtilityLearner:
     def values(self, values: dict[str, Any]) -> None:
         if self.space.choices is not None and values.get("inference", "laplace") != "laplace":
             raise ComparisonDataError("`inference` of choices is Laplace's.")
+        if self.space.choices is not None and "fall" in values:
+            raise ComparisonDataError("`fall` is of a box; choices have no border.")
         self._values = values
         self._exact = self._model = None
 
@@ -201,7 +221,7 @@ class UtilityLearner:
         if isinstance(effects, Mapping):  # files of versions that told people apart by duels alone
             effects = {re.sub("^datapoints", PEOPLE, name): own for name, own in effects.items()}
         if effects:
-            blank = self._build(self.covar_module(), self.told, effects={})
+            blank = self._build(self._prior(), self.told, effects={})
             check_effects(effects, dict(blank.learnt.named_parameters()))
         self._effects = dict(effects)
         self._exact = self._model = None
@@ -277,6 +297,15 @@ class UtilityLearner:
         set_parameters(kernel, self.values)
         return kernel
 
+    def _prior(self) -> Prior:
+        """That of the current hyperparameters."""
+        mean = self._falling(self.values["fall"]) if "fall" in self.values else None
+        return Prior(self.covar_module(), mean)
+
+    def _falling(self, fall: float) -> MiddleMean:
+        """A mean that is the highest in the middle of the box."""
+        return MiddleMean(self.space.num_features, fall)
+
     def _prior_modes(self) -> tuple[dict[str, float], dict[str, float]]:
         """Those of a smooth and of a rough utility."""
         rough = min(_ROUGH * math.sqrt(self.space.num_features), _SMOOTH)
@@ -326,34 +355,47 @@ class UtilityLearner:
         told = self._part_to_learn()
         if self.samples:
             kernel = self._default_kernel({}, self._prior_modes()[1], _NUM_SAMPLES)
-            self.values = fitted_values(self._fitted(kernel, told).covar_module)
+            self.values = fitted_values(self._fitted(Prior(kernel), told).covar_module)
         elif self._kernel is not None:
-            best = self._fitted(copy.deepcopy(self._kernel), told)
+            best = self._fitted(Prior(copy.deepcopy(self._kernel)), told)
             kernel, self.effects = best.covar_module, parameters_of(best.learnt)
             if all(bool(one.isfinite().all()) for one in kernel.parameters()):  # else as before
                 self.values = parameters_of(kernel)
         else:
-            starts = [self._default_kernel({}, modes) for modes in self._prior_modes()]
-            evidences = [self._build(kernel, told).log_evidence().item() for kernel in starts]
-            likelier = evidences.index(max(evidences))
-            best = self._fitted(starts[likelier], told)
+            likelier, prior = self._likelier_prior(told)
+            best = self._fitted(prior, told)
             self.values = fitted_values(best.covar_module)
+            if isinstance(prior.mean_module, MiddleMean):
+                self.values |= {"fall": prior.mean_module.fall}
             self.effects = parameters_of(best.learnt)
             if self.sure and not self.tells_people_apart:
-                sure = self._fitted(self._default_kernel({}, _SURE_MODES), told, "ep")
+                sure = self._fitted(Prior(self._default_kernel({}, _SURE_MODES)), told, "ep")
                 told = self._part_to_learn("part to choose by")  # of very many answers, others
                 gained = self._evidence(sure, told) - self._evidence(best, told)
-                counted = self.space.num_features - _FREE_DIMENSIONS[likelier]
-                if gained > _SURE_NATS * max(counted, 0):
+                free = _FREE_DIMENSIONS[likelier]
+                if gained > _SURE_NATS * max(self.space.num_features - free, 0):
                     self.values = fitted_values(sure.covar_module) | {"inference": "ep"}
         self.num_fitted = size
         return True
+
+    def _likelier_prior(self, told: Told) -> tuple[int, Prior]:
+        """That of a smooth utility, 0, or of a rough one, 1, with a mean that falls or not."""
+        starts = []
+        for number, modes in enumerate(self._prior_modes()):
+            kernel = self._default_kernel({}, modes)
+            means = [(None, -_AGAINST_FALL), (self._falling(_FALL), 0.0)]
+            for mean, handicap in means if self.falls else means[:1]:
+                evidence = self._build(prior := Prior(kernel, mean), told).log_evidence().item()
+                starts.append((evidence + handicap, number, prior))
+        _, number, prior = max(starts, key=lambda start: start[0])
+        return number, prior
 
     @torch.no_grad()
     def _evidence(self, model: PreferenceGP, told: Told) -> float:
         """That of some answers by expectation propagation, under what a model has learnt."""
         effects = parameters_of(model.learnt)
-        return self._build(model.covar_module, told, "ep", effects).log_evidence().item()
+        prior = Prior(model.covar_module, model.mean_module)
+        return self._build(prior, told, "ep", effects).log_evidence().item()
 
     def _part_to_learn(self, stream: str = "part") -> Told:
         """The answers that hyperparameters are learnt from: all, or of very many a random part."""
@@ -375,9 +417,9 @@ class UtilityLearner:
         part = random_part(told.answered[:number], NUM_INDUCING, seed)
         return random_items(torch.cat([self._seen(query) for query, _ in part]), NUM_INDUCING, seed)
 
-    def _fitted(self, kernel: Kernel, told: Told, inference: Inference = "laplace") -> PreferenceGP:
+    def _fitted(self, prior: Prior, told: Told, inference: Inference = "laplace") -> PreferenceGP:
         """The model of some answers, its hyperparameters fitted."""
-        model = self._build(kernel, told, inference)
+        model = self._build(prior, told, inference)
         with seeded(derive_seed(self.seed, "fit", self.told.size), model.items.device):
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
         return model
@@ -385,11 +427,12 @@ class UtilityLearner:
     def model(self, expected: Iterable[Answered] = ()) -> PreferenceGP:
         """The model of all comparisons so far, and of open duels with expected answers."""
         if self._model is None:
-            self._model = self._build(self.covar_module(), self.told, self.inference)
+            self._model = self._build(self._prior(), self.told, self.inference)
         told = self._told_and(expected)
         if told is self.told:
             return self._model
-        return self._build(self._model.covar_module, told, self.inference)
+        prior = Prior(self._model.covar_module, self._model.mean_module)
+        return self._build(prior, told, self.inference)
 
     def drawn_model(self, seed: int, expected: Iterable[Answered] = ()) -> PreferenceGP:
         """That of one of the samples of the hyperparameters, drawn, or of their only value."""
@@ -397,7 +440,7 @@ class UtilityLearner:
             return self.model(expected)
         drawn = int(torch.randint(_NUM_SAMPLES, (), generator=Generator().manual_seed(seed)))
         kernel = self._default_kernel(samples_of(self.values)[drawn])
-        return self._build(kernel, self._told_and(expected))
+        return self._build(Prior(kernel), self._told_and(expected))
 
     def _told_and(self, expected: Iterable[Answered]) -> Told:
         """All answers so far, and expected ones to open queries."""
@@ -552,7 +595,7 @@ class UtilityLearner:
 
     def _build(
         self,
-        covar_module: Kernel,
+        prior: Prior,
         told: Told,
         inference: Inference = "laplace",
         effects: Mapping[str, Any] | None = None,
@@ -561,7 +604,7 @@ class UtilityLearner:
         duels, others, _ = told
         options: dict[str, Any] = {
             "likelihood": self.likelihood,
-            "covar_module": covar_module,
+            "covar_module": prior.covar_module,
             "input_transform": self.space.input_transform(),
             "inference": inference,
             "choices": others,
@@ -569,11 +612,12 @@ class UtilityLearner:
         if self.own_utilities:
             unit = self.space.input_transform(num_markers=1)
             options["input_transform"] = SeenBy(unit, self.space.dim)
-        if self.samples and covar_module.batch_shape:
+        if self.samples and prior.covar_module.batch_shape:
             options["num_steps"] = _NUM_STEPS
             return MomentMatchedPreferenceGP(duels.datapoints, duels, **options)
         options["inducing_points"] = self._inducing_items(told)
-        model = PreferenceGP(duels.datapoints, duels, variance=self.kappa, **options)
+        options |= {"mean_module": prior.mean_module, "variance": self.kappa}
+        model = PreferenceGP(duels.datapoints, duels, **options)
         put_effects(model, self.effects if effects is None else effects)
         return model
 
@@ -853,7 +897,8 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
     values.setdefault("kernel", "rbf")
     wanted = {"lengthscale", "outputscale", "kernel"}
     is_known = values["kernel"] in get_args(KernelName)
-    if set(values) - {"nugget", "inference", "own_variance"} != wanted or not is_known:
+    further = {"nugget", "inference", "own_variance", "fall"}
+    if set(values) - further != wanted or not is_known:
         raise ComparisonDataError(
             '`hyperparameters` must be "evidence", "samples" or hold lengthscale, either '
             "outputscale or penalty, and possibly kernel (rbf, matern or matern15) and nugget, got "
@@ -864,6 +909,8 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
     own = values.get("own_variance", [])
     for value in own if isinstance(own, list) else [own]:
         _checked_scale("own_variance", value)
+    if "fall" in values:
+        values["fall"] = _checked_scale("fall", values["fall"])
     if "nugget" in values:
         values["nugget"] = checked_positive("nugget", values["nugget"])
         if values["nugget"] >= 1.0:

@@ -20,9 +20,9 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels import NuggetKernel
 from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
-from botorch_pref.models import LaplaceMarginalLogLikelihood, PreferenceGP
+from botorch_pref.models import LaplaceMarginalLogLikelihood, MiddleMean, PreferenceGP
 from botorch_pref.models.base import refit_is_due
-from botorch_pref.queries import Duel
+from botorch_pref.queries import Answered, Duel
 from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import (
     COBOL,
@@ -163,27 +163,72 @@ def test_priors_are_chosen_by_evidence(rough: bool) -> None:
     """A fit is under the prior at whose modes the evidence is larger, mostly the one that suits."""
     right = 0
     for seed in range(5):
-        learner, pairs = make(box=True, seed=seed), rand(40, 2, 2, seed=seed)
-        for pair in pairs:
+        learner = make(box=True, seed=seed, falls=True)
+        for pair in rand(40, 2, 2, seed=seed):
             utility = 3.0 * torch.sin(12.0 * pair).sum(-1) if rough else 8.0 * pair.sum(-1)
             item = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * pair
             learner.add(Duel(0, item), float(utility[0] > utility[1]))
         values, found = [], []
-        for modes in SMOOTH, ROUGH:
+        for modes, falls in itertools.product((SMOOTH, ROUGH), (False, True)):
             kernel = default_covar_module(2, Size(), **modes)
             transform = learner.space.input_transform()
             data = learner.data
             model = PreferenceGP(
-                data.datapoints, data, covar_module=kernel, input_transform=transform
+                data.datapoints,
+                data,
+                covar_module=kernel,
+                mean_module=MiddleMean(2, 0.5) if falls else None,
+                input_transform=transform,
             )
-            values.append(model.log_evidence().item())
+            values.append(model.log_evidence().item() + 0.2 * falls)
             fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
             found.append(kernel.base_kernel.lengthscale.flatten().tolist())
         assert learner.refit()
         chosen = values.index(max(values))
         assert learner.values["lengthscale"] == pytest.approx(found[chosen], rel=1e-3)
-        right += chosen == rough
+        assert ("fall" in learner.values) == chosen % 2
+        right += chosen // 2 == rough
     assert right >= 4
+
+
+@pytest.mark.parametrize("corner", [False, True])
+def test_whether_the_middle_is_better_is_decided_by_evidence(corner: bool) -> None:
+    """It is for a bowl, and not for a slope; what was found is in the state of a strategy."""
+    falls = []
+    for seed in range(5):
+        told, uniform = [], rand(40, seed=100 + seed)
+        for number, pair in enumerate(rand(40, 2, 2, seed=seed)):
+            utility = 6.0 * pair.sum(-1) if corner else -8.0 * (pair - 0.5).square().sum(-1)
+            chance = (utility[0] - utility[1]).sigmoid()  # or the judge is taken for a sure one
+            item = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * pair
+            told.append(Answered(Duel(number, item), float(uniform[number] < chance)))
+        strategy = DuelingKG(bounds=BOUNDS, seed=seed, known=told)
+        learner = strategy.learner
+        assert learner.refit()
+        falls.append(learner.values.get("fall", 0.0))
+        assert getattr(learner.model().mean_module, "fall", 0.0) == falls[-1]
+        state = json.loads(json.dumps(strategy.state_dict()))
+        assert DuelingKG.from_state_dict(state).learner.values == learner.values
+        plain = make(box=True, seed=seed)
+        plain.answered = learner.answered
+        assert plain.refit()
+        assert "fall" not in plain.values
+    assert set(falls) <= {0.0, 0.5}
+    assert falls.count(0.0) in ((4, 5) if corner else (0, 1))
+
+
+def test_choices_have_no_middle() -> None:
+    learner = make(falls=True)
+    teach(learner, 30)
+    assert learner.refit()
+    assert "fall" not in learner.values
+    with pytest.raises(ComparisonDataError, match="`fall` is of a box"):
+        make({**FIXED, "fall": 1.0})
+    with pytest.raises(ComparisonDataError, match="`fall`"):
+        make({**FIXED, "fall": -1.0}, box=True)
+    found = make({**FIXED, "fall": 2.0}, box=True).model().mean_module
+    assert isinstance(found, MiddleMean)
+    assert found.fall == 2.0
 
 
 @pytest.mark.parametrize(("dim", "rough"), [(1, 0.15), (4, 0.3), (100, 0.7)])
