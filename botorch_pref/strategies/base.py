@@ -608,9 +608,9 @@ class UtilityStrategy(Strategy):
     _most_choices: ClassVar[int | None] = None
     """The number of choices above which it would take too much memory or time."""
     _may_be_sure: ClassVar[bool] = False
+    """Whether hyperparameters of a judge who hardly errs are considered."""
     _may_fall: ClassVar[bool] = False
     """Whether the border of a box may be worse than its middle before any answer."""
-    """Whether hyperparameters of a judge who hardly errs are considered."""
     _entries = Strategy._entries | {
         "hyperparameters": Entry("learner.values", HYPERPARAMETERS),
         "num_fitted": Entry("learner.num_fitted", whole(most="learner.told.size")),

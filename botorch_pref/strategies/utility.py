@@ -107,10 +107,10 @@ class UtilityLearner:
     ``sure``, those of a judge who hardly errs are fitted as well, for which the evidence has to
     speak by half a nat a dimension, or under the package's prior for each beyond two, and whose
     inference is expectation propagation. For ``falls`` the prior mean is that of
-    :class:`~botorch_pref.models.MiddleMean`, half a logit times the root of the number
-    of dimensions lower in the corners than in the middle, unless the evidence is against that by
-    0.2 nats. Of choices a nugget is learnt as well: rows of a table
-    differ in more than its columns tell.
+    :class:`~botorch_pref.models.MiddleMean`, half a logit times the root of the number of
+    dimensions lower in the corners than in the middle, unless the evidence is against that by 0.2
+    nats. Of choices a nugget is learnt as well: rows of a table differ in more than its columns
+    tell.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
