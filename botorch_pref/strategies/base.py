@@ -624,9 +624,11 @@ class UtilityStrategy(Strategy):
             check_rows(self.space, type(self).__name__, most)
         self._ask_for(self.question)
         if not self._has_one_posterior:
-            samples = self.hyperparameters == "samples"
+            given_values = self.hyperparameters
+            falls = isinstance(given_values, Mapping) and "fall" in given_values
             for given, what in (
-                (samples, '`hyperparameters` "samples"'),
+                (given_values == "samples", '`hyperparameters` "samples"'),
+                (falls, '`hyperparameters` "fall"'),
                 (self.own_utilities, "`own_utilities`"),
                 (len(self.known), "`known` answers"),
             ):

@@ -229,6 +229,9 @@ def test_choices_have_no_middle() -> None:
     found = make({**FIXED, "fall": 2.0}, box=True).model().mean_module
     assert isinstance(found, MiddleMean)
     assert found.fall == 2.0
+    for kind, own in (MRLPF, {"horizon": 20}), (POPBO, {}):  # of the kernel alone
+        with pytest.raises(UnsupportedError, match='`hyperparameters` "fall"'):
+            kind(bounds=BOUNDS, hyperparameters={**FIXED, "fall": 1.0}, **own)
 
 
 @pytest.mark.parametrize(("dim", "rough"), [(1, 0.15), (4, 0.3), (100, 0.7)])
