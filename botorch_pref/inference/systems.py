@@ -382,11 +382,16 @@ class PrimalFactor(ExactFactor):
         return solve_triangular(self.cholesky, self.system.root.mT, upper=False)
 
 
+def solve_columns(cholesky: Tensor, columns: Tensor) -> Tensor:
+    """``(L L^T)^{-1} X`` for ``... x p x p`` and ``... x p x k``."""
+    # `torch.cholesky_solve` copies the factor, which takes longer than a few solutions.
+    half = solve_triangular(cholesky, columns, upper=False)
+    return solve_triangular(cholesky.mT, half, upper=True)
+
+
 def solve_vector(cholesky: Tensor, vector: Tensor) -> Tensor:
     """``(L L^T)^{-1} v`` for ``... x p x p`` and ``... x p``."""
-    # `torch.cholesky_solve` copies the factor, which takes longer than one solution.
-    half = solve_triangular(cholesky, vector.unsqueeze(-1), upper=False)
-    return solve_triangular(cholesky.mT, half, upper=True).squeeze(-1)
+    return solve_columns(cholesky, vector.unsqueeze(-1)).squeeze(-1)
 
 
 def _inverse(cholesky: Tensor) -> Tensor:
@@ -403,7 +408,7 @@ def _inverse(cholesky: Tensor) -> Tensor:
 def keep_pages() -> None:
     """Have glibc keep up to 64 MiB of freed memory, which halves the time of a fit.
 
-    Each evaluation of a loop needs the pages that the last one freed. glibc keeps twice the
+    Each evaluation or step of a loop needs the pages that the last one freed. glibc keeps twice the
     largest block that it has seen freed, which is this one; nothing is written to it.
     """
     torch.empty(_LARGEST, dtype=torch.uint8)

@@ -28,6 +28,7 @@ from torch.nn.functional import pad
 from botorch_pref.data.options import endless_from_json, endless_to_json, plain
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.observations import Observations, matvec
+from botorch_pref.inference.systems import keep_pages, solve_vector
 from botorch_pref.likelihood_ratio.interior_point import (
     MAX_STEPS,
     Barrier,
@@ -235,6 +236,7 @@ class ConfidenceSet:
         slack: float = math.inf,
         box: float | None = None,
     ) -> None:
+        keep_pages()  # of a step's matrices
         self.root = root.detach().double()
         self.observations = observations
         self.norm_bound, self.box = norm_bound, box
@@ -257,7 +259,7 @@ class ConfidenceSet:
 
     def log_likelihood(self, coordinates: Tensor) -> Tensor:
         """``ell: ...`` at ``u: ... x r``; Xu et al. (2024), eq. (7)."""
-        return self._program.log_likelihood(self._point(coordinates) @ self._program.columns)
+        return self._program.log_likelihood(self._program.values(self._point(coordinates)))
 
     def upper(
         self, g: Tensor, s: Tensor, *, tolerance: float = FINAL, enough: float = math.inf
@@ -351,11 +353,11 @@ class ConfidenceSet:
         """Cholesky factor, centre and radius of the ellipsoid of :meth:`rough_upper`."""
         program, alpha = self._program, max(self.slack, _LEAST_SLACK)
         v = self._point(self.mle.coordinates)
-        gradient, curvature = program.derivatives(v @ program.columns)
+        gradient, curvature = program.derivatives(program.values(v))
         quadratic = curvature.quadratic(program.answer_rows) / (2.0 * alpha)
         linear = quadratic @ v + 0.5 * gradient / alpha
         factor = torch.linalg.cholesky_ex(quadratic + torch.eye(len(v)).to(v)).L
-        centre = torch.cholesky_solve(linear.unsqueeze(-1), factor).squeeze(-1)
+        centre = solve_vector(factor, linear)
         constant = v @ quadratic @ v + gradient @ v / alpha
         return factor, centre, (2.0 - constant + centre @ linear).clamp_min(0.0).sqrt()
 
@@ -367,7 +369,7 @@ class ConfidenceSet:
         program = self._program
         rows = program.rows[:, :-1]
         start = program.rows.new_zeros(program.rows.shape[-1])
-        total = program.log_likelihood(start @ program.columns).abs()
+        total = program.log_likelihood(program.values(start)).abs()
         tolerance = 1e-13 * (1.0 + total).unsqueeze(0)
         nothing = torch.zeros_like(start).unsqueeze(0)
         solver = InteriorPoint(program)

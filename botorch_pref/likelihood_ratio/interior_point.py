@@ -38,6 +38,7 @@ from botorch_pref.inference.observations import (
     as_curvature,
     matvec,
 )
+from botorch_pref.inference.systems import solve_columns, solve_vector
 
 MAX_STEPS = 100
 """The most Newton steps of an element; six times as many where the first method gets stuck."""
@@ -95,20 +96,26 @@ class Program:
         return self.rows[self.num_answers :]
 
     @cached_property
-    def columns(self) -> Tensor:
-        """``d x (m + b)``-dim transpose of the rows."""
-        return self.rows.T.contiguous()
-
-    @cached_property
     def distinct(self) -> Distinct:
         """The rows without repetitions: labels are of the utilities that are in the box."""
         rows, which = self.rows.unique(dim=0, return_inverse=True)
         return Distinct(rows, which, rows @ rows.mT)
 
-    @property
+    @cached_property
     def has_few_rows(self) -> bool:
         """Whether rows repeat, and no more of them differ than there are columns."""
-        return len(self.distinct.rows) <= min(len(self.columns), len(self.rows) - 1)
+        return len(self.distinct.rows) <= min(self.rows.shape[-1], len(self.rows) - 1)
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        """The transpose of the rows that :meth:`values` multiplies with."""
+        rows = self.distinct.rows if self.has_few_rows else self.rows
+        return rows.T.contiguous()
+
+    def values(self, point: Tensor) -> Tensor:
+        """``Z p: ... x (m + b)`` of points ``... x d``."""
+        values = point @ self._columns
+        return values[..., self.distinct.which] if self.has_few_rows else values
 
     @property
     def num_curved(self) -> int:
@@ -125,7 +132,8 @@ class Program:
         """Of ``ell``: the gradient ``... x d``, and minus the Hessian in the latent values."""
         latent = values[..., : self.num_answers]
         if self.observations is None:
-            return values.new_zeros(*values.shape[:-1], len(self.columns)), as_curvature(latent)
+            none = values.new_zeros(*values.shape[:-1], self.rows.shape[-1])
+            return none, as_curvature(latent)
         score, curvature = self.observations.derivatives(latent)
         return score @ self.answer_rows, curvature
 
@@ -144,11 +152,11 @@ class Program:
         """The smaller of the margin of the ball and the distance to the box, of a point ``d``."""
         sizes = self.box_rows.norm(dim=-1).repeat(2).clamp_min(torch.finfo(point.dtype).tiny)
         ball = 0.5 * (1.0 - point.square().sum(-1, keepdim=True))
-        return torch.cat([ball, self.box_margins(point @ self.columns) / sizes]).amin()
+        return torch.cat([ball, self.box_margins(self.values(point)) / sizes]).amin()
 
     def contains(self, point: Tensor) -> Tensor:
         """Whether points ``... x d`` of the ball are within the level and the box."""
-        values = point @ self.columns
+        values = self.values(point)
         inside = (self.box_margins(values) >= 0).all(-1)
         if self.level is not None:
             inside = inside & (self.log_likelihood(values) >= self.level)
@@ -209,9 +217,10 @@ class State:
 
 
 class Direction(NamedTuple):
-    """Changes of the point, of ``z``, of the margins and of the multipliers."""
+    """Changes of the point, of ``Z p``, of ``z``, of the margins and of the multipliers."""
 
     point: Tensor
+    values: Tensor
     least: Tensor
     margins: Tensor
     multipliers: Tensor
@@ -225,7 +234,7 @@ class Dense:
 
     def solve(self, right: Tensor) -> Tensor:
         """``H^-1 x`` of ``E x d x k``."""
-        return torch.cholesky_solve(right, self.cholesky)
+        return solve_columns(self.cholesky, right)
 
 
 class FewRows:
@@ -237,7 +246,7 @@ class FewRows:
 
     def __init__(self, program: Program, weight: Tensor, nu: Tensor) -> None:
         self.rows, self.nu, self.root = program.distinct.rows, nu.unsqueeze(-1), weight.sqrt()
-        inner = self.root.unsqueeze(-1) * program.distinct.gram * self.root.unsqueeze(-2)
+        inner = (self.root.unsqueeze(-1) * program.distinct.gram).mul_(self.root.unsqueeze(-2))
         inner.diagonal(dim1=-2, dim2=-1).add_(nu)
         self.cholesky = torch.linalg.cholesky_ex(inner).L
         self.root = self.root.unsqueeze(-1)
@@ -245,7 +254,7 @@ class FewRows:
     def solve(self, right: Tensor) -> Tensor:
         """``H^-1 x`` of ``E x d x k``."""
         seen = self.root * (right.mT @ self.rows.mT).mT
-        seen = self.root * torch.cholesky_solve(seen, self.cholesky)
+        seen = self.root * solve_columns(self.cholesky, seen)
         return (right - (seen.mT @ self.rows).mT) / self.nu
 
 
@@ -276,63 +285,65 @@ class Newton:
         #: ``E x d x count``-dim gradients of these margins.
         self.slopes = torch.cat([torch.stack(slopes, dim=-1), state.functions.mT], dim=-1)
         own = state.multipliers[:, : self.count]
-        #: ``E x d``-dim gradient of the Lagrangian.
-        self.residual = state.linear + matvec(self.slopes, own) + program.weight * state.gradient
+        #: ``E x d``-dim gradient of the Lagrangian but for the box, whose part is a direction's.
+        self.pull = state.linear + matvec(self.slopes, own) + program.weight * state.gradient
         mu = program.weight if program.level is None else own[:, 1, None]
         sides = state.multipliers[:, :0]
         if program.box is not None:
-            self.residual -= program.box_adjoint(state.multipliers[:, self.count :])
             above, below = (state.multipliers / state.margins)[:, self.count :].chunk(2, dim=-1)
             sides = above + below
         self.hessian = _hessian(program, state.curvature, own[:, :1], mu, sides)
-        right = torch.cat([self.residual.unsqueeze(-1), self.slopes], dim=-1)
-        # A matrix that could not be factored gives no direction; the element stays where it is.
-        solved = self.hessian.solve(right)
-        self.solved = torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
-        self.products = self.slopes.mT @ self.solved
+        solved = self._solve(torch.cat([self.pull.unsqueeze(-1), self.slopes], dim=-1))
+        self.pulled, self.sloped = solved[..., 0], solved[..., 1:]
         self.own = state.margins[:, : self.count] / own
-        few = self.products[..., 1:] + torch.diag_embed(self.own)
+        few = self.slopes.mT @ self.sloped + torch.diag_embed(self.own)
         self.few = torch.linalg.cholesky_ex(few).L
         self.is_function = torch.zeros_like(own)
         self.is_function[:, program.num_curved :] = 1.0
         self.lack = 1.0 - (self.is_function * own).sum(-1, keepdim=True)
 
-    def direction(self, change: Tensor, bend: Tensor | None = None) -> Direction:
-        """Newton's direction for ``E x k``-dim wanted changes of the products.
+    def direction(self, aim: Tensor | None = None, bend: Tensor | None = None) -> Direction:
+        """Newton's direction to products ``aim: E x k`` of margins and multipliers; None for 0.
 
         ``bend`` are the changes of the curved margins beyond linear ones.
         """
         count, state, program = self.count, self.state, self.program
-        move, along = self.solved[..., 0], self.products[..., 0]
-        if program.box is not None:
-            push = program.box_adjoint((change / state.margins)[:, count:]).unsqueeze(-1)
-            push = self.hessian.solve(push).squeeze(-1)
-            move, along = move - push, along - matvec(self.slopes.mT, push)
-        wanted = change[:, :count] / state.multipliers[:, :count]
-        right = wanted - along
+        products = torch.zeros_like(state.margins) if aim is None else aim
+        margins, box_margins = state.margins[:, :count], state.margins[:, count:]
+        multipliers, box_multipliers = state.multipliers[:, :count], state.multipliers[:, count:]
+        push = products[:, count:] / box_margins
+        move = self.pulled
+        if program.box is not None and aim is not None:
+            move = self._solve((self.pull - program.box_adjoint(push)).unsqueeze(-1)).squeeze(-1)
+        wanted = products[:, :count] / multipliers - margins
+        right = wanted - matvec(self.slopes.mT, move)
         if bend is not None:
             right[:, : bend.shape[-1]] -= bend
         least = torch.zeros_like(state.least)
-        multipliers = self._solve_few(right)
+        turn = self._solve_few(right)
         if state.functions.shape[-2]:
             per_least = self._solve_few(self.is_function)
-            missing = self.lack - (self.is_function * multipliers).sum(-1, keepdim=True)
+            missing = self.lack - (self.is_function * turn).sum(-1, keepdim=True)
             least = missing / (self.is_function * per_least).sum(-1, keepdim=True)
             least = torch.nan_to_num(least, nan=0.0, posinf=0.0, neginf=0.0)
-            multipliers = multipliers + least * per_least
-        point = move + matvec(self.solved[..., 1:], multipliers)
-        margins = wanted - self.own * multipliers
+            turn = turn + least * per_least
+        point = move + matvec(self.sloped, turn)
+        values, shift = program.values(point), wanted - self.own * turn
         if program.box is not None:
-            utilities = point @ program.box_rows.T
+            utilities = values[:, program.num_answers :]
             sides = torch.cat([-utilities, utilities], dim=-1)
-            weight = change[:, count:] - state.multipliers[:, count:] * sides
-            margins = torch.cat([margins, sides], dim=-1)
-            multipliers = torch.cat([multipliers, weight / state.margins[:, count:]], dim=-1)
-        return Direction(point, least, margins, multipliers)
+            shift = torch.cat([shift, sides], dim=-1)
+            box_turn = push - box_multipliers * (1.0 + sides / box_margins)
+            turn = torch.cat([turn, box_turn], dim=-1)
+        return Direction(point, values, least, shift, turn)
+
+    def _solve(self, right: Tensor) -> Tensor:
+        """``H^-1 x`` of ``E x d x k``, and 0 where it could not be factored: no step then."""
+        solved = self.hessian.solve(right)
+        return torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
 
     def _solve_few(self, right: Tensor) -> Tensor:
-        solved = torch.cholesky_solve(right.unsqueeze(-1), self.few).squeeze(-1)
-        return torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
+        return torch.nan_to_num(solve_vector(self.few, right), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 class InteriorPoint:
@@ -403,7 +414,7 @@ class InteriorPoint:
         enough: Tensor,
     ) -> State:
         program, point = self.program, start.expand_as(linear)
-        values = point @ program.columns
+        values = program.values(point)
         payoffs, nothing = matvec(functions, point), torch.full_like(tolerance, torch.inf)
         # All products of margin and multiplier the same: a start on the central path.
         product = _FIRST_MULTIPLIER * program.room(start)
@@ -492,7 +503,7 @@ class InteriorPoint:
         """One Newton step of every element."""
         newton = Newton(self.program, state)
         product = state.margins * state.multipliers
-        ahead = newton.direction(-product)
+        ahead = newton.direction()
         primal, dual = self._step_lengths(state, ahead, 1.0)
         shift, turn = primal * ahead.margins, dual * ahead.multipliers
         mean = product.mean(-1, keepdim=True)
@@ -505,8 +516,8 @@ class InteriorPoint:
         lagging = mean < _LAG * share
         target = torch.where(lagging, _RECENTRE * share, target)
         target = torch.maximum(target, _RESERVE / count * state.tolerance.unsqueeze(-1))
-        change = target - product - torch.where(lagging, 0.0, shift * turn)
-        direction = newton.direction(change, self._bend(state, ahead, primal))
+        aim = target - torch.where(lagging, 0.0, shift * turn)
+        direction = newton.direction(aim, self._bend(state, ahead, primal))
         fraction = (1.0 - target).clamp(*_TO_THE_BOUNDARY)
         primal, dual = self._step_lengths(state, direction, fraction)
         # The step is shortened until the point is well inside.
@@ -515,7 +526,7 @@ class InteriorPoint:
         before = state.margins[:, :num_curved].unsqueeze(-2)
         promised = lengths.unsqueeze(-1) * direction.margins[:, :num_curved].unsqueeze(-2)
         least = _LEAST_MARGIN * before + _LEAST_MARGIN * promised.clamp_max(0.0)
-        inside = (self._curved_margins(state, direction.point, lengths) >= least).all(-1)
+        inside = (self._curved_margins(state, direction, lengths) >= least).all(-1)
         primal = self._land(state, direction, lengths, inside)
         dual = torch.minimum(dual, _DUAL_LEAD * primal)
         state.multipliers = state.multipliers + dual * direction.multipliers
@@ -525,7 +536,7 @@ class InteriorPoint:
         move = length * ahead.point
         bends = [-0.5 * move.square().sum(-1, keepdim=True)]
         if self.program.level is not None:
-            values = state.values + move @ self.program.columns
+            values = state.values + length * ahead.values
             gain = self.program.log_likelihood(values) - state.log_likelihood
             bends.append(gain.unsqueeze(-1) - length * ahead.margins[:, 1:2])
         return torch.cat(bends, dim=-1)
@@ -543,30 +554,36 @@ class InteriorPoint:
             primal = dual = torch.maximum(primal, dual)
         return fraction / primal.clamp_min(fraction), fraction / dual.clamp_min(fraction)
 
-    def _curved_margins(self, state: State, move: Tensor, lengths: Tensor) -> Tensor:
+    def _curved_margins(self, state: State, move: Direction, lengths: Tensor) -> Tensor:
         """Those of the ball and the level, ``E x t x (1 or 2)``, after ``E x t`` lengths."""
         lengths, level = lengths.unsqueeze(-1), self.program.level
-        point = state.point.unsqueeze(-2) + lengths * move.unsqueeze(-2)
+        point = state.point.unsqueeze(-2) + lengths * move.point.unsqueeze(-2)
         parts = [0.5 * (1.0 - point.square().sum(-1))]
         if level is not None:
-            along = (move @ self.program.columns).unsqueeze(-2)
-            values = state.values.unsqueeze(-2) + lengths * along
+            values = state.values.unsqueeze(-2) + lengths * move.values.unsqueeze(-2)
             parts.append(self.program.log_likelihood(values) - level)
         return torch.stack(parts, dim=-1)
 
     def _land(self, state: State, direction: Direction, lengths: Tensor, good: Tensor) -> Tensor:
-        """Go the first of the lengths that is good, or the last; returned as ``E x 1``."""
+        """Go the first of the lengths that is good, or the last; returned as ``E x 1``.
+
+        Where rounding would carry it out of the box, the element stays where it is.
+        """
         first = torch.nn.functional.pad(good[:, :-1], (0, 1), value=True).byte().argmax(-1)
         length = lengths.gather(-1, first.unsqueeze(-1))
-        state.point = state.point + length * direction.point
-        state.least = state.least + length * direction.least
+        point = state.point + length * direction.point
+        least = state.least + length * direction.least
         # Not updated step by step, which would drift away from the point.
-        state.values = state.point @ self.program.columns
+        values = self.program.values(point)
+        inside = (self.program.box_margins(values) > 0.0).all(-1, keepdim=True)
+        state.point = torch.where(inside, point, state.point)
+        state.least = torch.where(inside, least, state.least)
+        state.values = torch.where(inside, values, state.values)
         state.log_likelihood = self.program.log_likelihood(state.values)
         state.gradient, state.curvature = self.program.derivatives(state.values)
         functions = matvec(state.functions, state.point) - state.least
         state.margins = self._margins(state.point, state.values, state.log_likelihood, functions)
-        return length
+        return torch.where(inside, length, 0.0)
 
 
 class Barrier(InteriorPoint):
@@ -600,13 +617,14 @@ class Barrier(InteriorPoint):
         mu = (state.margins * state.multipliers).mean(-1, keepdim=True)
         state.multipliers = mu / state.margins
         newton = Newton(self.program, state)
-        move = newton.direction(torch.zeros_like(state.margins))
-        slope = (newton.residual * move.point).sum(-1, keepdim=True) + newton.lack * move.least
+        move = newton.direction(mu.expand_as(state.margins))
+        residual = newton.pull - self.program.box_adjoint(state.multipliers[:, newton.count :])
+        slope = (residual * move.point).sum(-1, keepdim=True) + newton.lack * move.least
         # Step along the direction, halved until the barrier function has risen.
         lengths = self.trials.expand(len(slope), -1)
         before = state.margins.unsqueeze(-2)
         after = before + lengths.unsqueeze(-1) * move.margins.unsqueeze(-2)
-        after[..., : self.program.num_curved] = self._curved_margins(state, move.point, lengths)
+        after[..., : self.program.num_curved] = self._curved_margins(state, move, lengths)
         gain = lengths * ((state.linear * move.point).sum(-1, keepdim=True) + move.least)
         gain = gain + mu * (after / before).log().sum(-1)
         # Outside, the gain is not a number, and the comparison fails.

@@ -415,6 +415,24 @@ def test_no_search_crawls() -> None:
     assert found.num_steps.max() <= 30
 
 
+def test_no_point_leaves_the_box_by_rounding() -> None:
+    problem = case(
+        n=80,
+        m=0,
+        num_labels=80,
+        num_points=20,
+        box=3.0,
+        norm_bound=100.0,
+        lengthscale=0.1,
+        dim=3,
+        seed=2,
+    )
+    confidence = problem.confidence(0.5)
+    found = confidence.upper(*problem.coefficients(), tolerance=1e-11)
+    assert (found.gap <= 1e-5).all()
+    assert (confidence.root @ found.coordinates.mT).abs().max() <= 3.0 + 1e-12
+
+
 @pytest.mark.parametrize(("box", "num_items"), [(None, 12), (1.0, 12), (1.0, 6)])
 def test_the_matrix_of_few_rows_is_that_of_all(box: float | None, num_items: int) -> None:
     problem = case(n=num_items, m=0, num_labels=12, box=box, norm_bound=4.0, seed=2)
