@@ -249,13 +249,16 @@ class ConfidenceSet:
         self.mle = self._maximum_likelihood()
         level = self.mle.log_likelihood - self.slack if math.isfinite(self.slack) else None
         self._program = replace(self._program, level=level, weight=0.0)
-        # Strictly inside: by concavity it keeps half the slack. From near the border, which may be
-        # far from a maximum in a narrow set, a search can take hundreds of steps.
+
+    @cached_property
+    def _centre(self) -> Tensor:
+        """Where searches begin: from near the border they can take hundreds of steps."""
+        # Strictly inside: by concavity the start keeps half the slack.
         u = self.mle.coordinates
         drop = self.mle.log_likelihood - self.log_likelihood(torch.zeros_like(u))
         inwards = 0.5 * self.slack / drop.clamp_min(torch.finfo(u.dtype).tiny)
         start = self._point((1.0 - inwards.clamp_max(0.5)) * u)
-        self._centre = Barrier(self._program).centre(start) if self.slack else start
+        return Barrier(self._program).centre(start) if self.slack else start
 
     def log_likelihood(self, coordinates: Tensor) -> Tensor:
         """``ell: ...`` at ``u: ... x r``; Xu et al. (2024), eq. (7)."""
@@ -367,7 +370,7 @@ class ConfidenceSet:
 
     def _maximum_likelihood(self) -> MaximumLikelihood:
         program = self._program
-        rows = program.rows[:, :-1]
+        rows = program.distinct.rows[:, :-1]
         start = program.rows.new_zeros(program.rows.shape[-1])
         total = program.log_likelihood(program.values(start)).abs()
         tolerance = 1e-13 * (1.0 + total).unsqueeze(0)
