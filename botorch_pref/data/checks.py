@@ -191,6 +191,13 @@ def checked_nonnegative(argument: str, value: Any) -> float:
     raise ComparisonDataError(f"`{argument}` must be 0 or a positive finite number, not {value!r}.")
 
 
+def checked_share(argument: str, value: object) -> float:
+    """A number above 0 and below 1 as a float."""
+    if (share := checked_positive(argument, value)) < 1.0:
+        return share
+    raise ComparisonDataError(f"`{argument}` must be less than 1, got {value!r}.")
+
+
 def checked_kappa(argument: str, value: object) -> Literal["laplace"] | float:
     """``"laplace"``, or ``kappa``, the inverse of an answer-free curvature."""
     if not isinstance(value, str):

@@ -4,6 +4,7 @@ from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel
 from botorch_pref.kernels.items import dueling_variance
 from botorch_pref.kernels.nugget import IndependentKernel, NuggetKernel
 from botorch_pref.kernels.pairs import AdditivePairKernel, DuelingKernel, PairKernel
+from botorch_pref.kernels.slope import SlopeKernel
 
 __all__ = [
     "AdditivePairKernel",
@@ -12,5 +13,6 @@ __all__ = [
     "IndependentKernel",
     "NuggetKernel",
     "PairKernel",
+    "SlopeKernel",
     "dueling_variance",
 ]

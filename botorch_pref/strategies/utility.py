@@ -19,7 +19,13 @@ from torch import Generator, Size, Tensor
 from torch.nn import Module
 
 from botorch_pref.data.blocks import Block, match_items
-from botorch_pref.data.checks import UNKNOWN_ANNOTATOR, check_word, checked_kappa, checked_positive
+from botorch_pref.data.checks import (
+    UNKNOWN_ANNOTATOR,
+    check_word,
+    checked_kappa,
+    checked_positive,
+    checked_share,
+)
 from botorch_pref.data.choices import Choices
 from botorch_pref.data.comparisons import Comparisons
 from botorch_pref.data.options import checked_flag
@@ -31,6 +37,7 @@ from botorch_pref.inference.systems import prior_root
 from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel, SeenBy, marked
 from botorch_pref.kernels.items import KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
+from botorch_pref.kernels.slope import SlopeKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
 from botorch_pref.models.answer_parameters import PEOPLE, learnt_of
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood, refit_is_due
@@ -56,6 +63,9 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
 # Of the prior mean towards the border of a box, unless the evidence is against it by so many nats.
 _FALL, _AGAINST_FALL = 0.5, 0.2
+# In more dimensions than these few answers tell little but which way is up. There it is a slope as
+# well, of so much of the variance, and falls so much that the best item may be anywhere alike.
+_NOT_MANY, _SLOPE, _SLOPING_OUTPUTSCALE, _SLOPING_FALL = 8, 0.8, 1.0, 1.3
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
 _FREE_DIMENSIONS = 2, 0  # of a smooth utility; of a rough one, whose peaks look like certainty
@@ -109,8 +119,9 @@ class UtilityLearner:
     inference is expectation propagation. For ``falls`` the prior mean is that of
     :class:`~botorch_pref.models.MiddleMean`, half a logit times the root of the number of
     dimensions lower in the corners than in the middle, unless the evidence is against that by 0.2
-    nats. Of choices a nugget is learnt as well: rows of a table differ in more than its columns
-    tell.
+    nats; in more than eight dimensions it falls by 1.3 logits times that root, and four fifths of
+    the variance are a slope's, see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget
+    is learnt as well: rows of a table differ in more than its columns tell.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
@@ -128,8 +139,9 @@ class UtilityLearner:
             stand instead of ``"outputscale"``, ``"kernel"`` is ``"rbf"`` unless ``"matern"``
             (5/2) or ``"matern15"`` (3/2) is asked for, and ``"nugget"`` is the share of an
             item's variance that is its own, none by default; ``"inference"`` is that of the model,
-            Laplace's by default, which is all that choices have; ``"fall"`` is that of a
-            :class:`~botorch_pref.models.MiddleMean` on a box, which has none by default.
+            Laplace's by default, which is all that choices have; on a box, which has neither by
+            default, ``"fall"`` is that of a :class:`~botorch_pref.models.MiddleMean` and
+            ``"slope"`` the share of the variance that is a slope.
         kappa: ``"laplace"``, or the papers' answer-free curvature ``1 / kappa``.
         regularizer: See :class:`~botorch_pref.inference.finite.FinitePosterior`; choices only.
         seed: Of restarts of the fit.
@@ -203,8 +215,9 @@ class UtilityLearner:
     def values(self, values: dict[str, Any]) -> None:
         if self.space.choices is not None and values.get("inference", "laplace") != "laplace":
             raise ComparisonDataError("`inference` of choices is Laplace's.")
-        if self.space.choices is not None and "fall" in values:
-            raise ComparisonDataError("`fall` is of a box; choices have no border.")
+        for name in ("fall", "slope"):
+            if self.space.choices is not None and name in values:
+                raise ComparisonDataError(f"`{name}` is of a box; choices have no border.")
         self._values = values
         self._exact = self._model = None
 
@@ -382,13 +395,21 @@ class UtilityLearner:
         """That of a smooth utility, 0, or of a rough one, 1, with a mean that falls or not."""
         starts = []
         for number, modes in enumerate(self._prior_modes()):
-            kernel = self._default_kernel({}, modes)
-            means = [(None, -_AGAINST_FALL), (self._falling(_FALL), 0.0)]
-            for mean, handicap in means if self.falls else means[:1]:
-                evidence = self._build(prior := Prior(kernel, mean), told).log_evidence().item()
+            priors = [(Prior(self._default_kernel({}, modes)), -_AGAINST_FALL)]
+            if self.falls:
+                priors.append((self._falling_prior(modes), 0.0))
+            for prior, handicap in priors:
+                evidence = self._build(prior, told).log_evidence().item()
                 starts.append((evidence + handicap, number, prior))
         _, number, prior = max(starts, key=lambda start: start[0])
         return number, prior
+
+    def _falling_prior(self, modes: Mapping[str, float]) -> Prior:
+        """That of a mean that falls; in many dimensions a slope's share is in the kernel."""
+        if self.space.dim <= _NOT_MANY:
+            return Prior(self._default_kernel({}, modes), self._falling(_FALL))
+        sloping = {**modes, "outputscale": _SLOPING_OUTPUTSCALE, "slope": _SLOPE}
+        return Prior(self._default_kernel({}, sloping), self._falling(_SLOPING_FALL))
 
     @torch.no_grad()
     def _evidence(self, model: PreferenceGP, told: Told) -> float:
@@ -778,6 +799,7 @@ def kernel_of(
     space: SearchSpace,
     nugget: bool = False,
     samples: int | None = None,
+    slope: float | None = None,
     **modes: float,
 ) -> ScaleKernel:
     """The kernel on a space's unit cube, with given hyperparameters or its priors' modes.
@@ -793,8 +815,10 @@ def kernel_of(
     batch_shape = Size() if samples is None else Size([samples])
     kernel = default_covar_module(space.num_features, batch_shape, kind, **modes)
     base = kernel.base_kernel
+    if slope := values.get("slope", slope):
+        kernel.base_kernel = SlopeKernel(base, slope)
     if nugget:
-        kernel.base_kernel = NuggetKernel(base)
+        kernel.base_kernel = NuggetKernel(kernel.base_kernel)
     kernel = kernel.to(space.bounds)
     if values:
         # Bounds are for what is learnt, in standard units; what is given may be in any unit.
@@ -827,6 +851,8 @@ def fitted_values(kernel: ScaleKernel | ComparisonBiasKernel) -> dict[str, Any]:
     base, own = kernel.base_kernel, {}
     if isinstance(base, NuggetKernel):
         base, own = base.base_kernel, {"nugget": base.nugget.detach().squeeze(-1).tolist()}
+    if isinstance(base, SlopeKernel):
+        base, own = base.base_kernel, {**own, "slope": base.slope}
     return {
         "lengthscale": base.lengthscale.detach().squeeze(-2).tolist(),
         "outputscale": kernel.outputscale.detach().tolist(),
@@ -897,7 +923,7 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
     values.setdefault("kernel", "rbf")
     wanted = {"lengthscale", "outputscale", "kernel"}
     is_known = values["kernel"] in get_args(KernelName)
-    further = {"nugget", "inference", "own_variance", "fall"}
+    further = {"nugget", "inference", "own_variance", "fall", "slope"}
     if set(values) - further != wanted or not is_known:
         raise ComparisonDataError(
             '`hyperparameters` must be "evidence", "samples" or hold lengthscale, either '
@@ -911,10 +937,9 @@ def fixed_values(hyperparameters: object, dim: int) -> dict[str, Any]:
         _checked_scale("own_variance", value)
     if "fall" in values:
         values["fall"] = _checked_scale("fall", values["fall"])
-    if "nugget" in values:
-        values["nugget"] = checked_positive("nugget", values["nugget"])
-        if values["nugget"] >= 1.0:
-            raise ComparisonDataError(f"`nugget` must be less than 1, got {values['nugget']}.")
+    for share in ("nugget", "slope"):
+        if share in values:
+            values[share] = checked_share(share, values[share])
     values["outputscale"] = _checked_scale("outputscale", values["outputscale"])
     given = values["lengthscale"]
     each = given if isinstance(given, list | tuple) else [given] * dim

@@ -217,13 +217,42 @@ def test_whether_the_middle_is_better_is_decided_by_evidence(corner: bool) -> No
     assert falls.count(0.0) in ((4, 5) if corner else (0, 1))
 
 
+@pytest.mark.parametrize(("dim", "slopes"), [(8, False), (9, True)])
+def test_in_many_dimensions_a_utility_slopes(dim: int, slopes: bool) -> None:
+    """Where it falls; the best item is then anywhere in the box alike, and it is in the state."""
+    bounds = torch.tensor([[0.0], [2.0]], dtype=torch.double).expand(2, dim)
+    told, uniform = [], rand(30, seed=1)
+    for number, pair in enumerate(2.0 * rand(30, 2, dim)):
+        utility = -(pair - 1.2).square().sum(-1)
+        chance = (utility[0] - utility[1]).sigmoid()
+        told.append(Answered(Duel(number, pair), float(uniform[number] < chance)))
+    strategy = DuelingKG(bounds=bounds, seed=0, known=told)
+    learner = strategy.learner
+    assert learner.refit()
+    assert learner.values["fall"] == (1.3 if slopes else 0.5)
+    assert learner.values.get("slope") == (0.8 if slopes else None)
+    state = json.loads(json.dumps(strategy.state_dict()))
+    again = DuelingKG.from_state_dict(state)
+    assert again.learner.values == learner.values
+    items = 2.0 * rand(7, dim, seed=2)
+    means = [one.model().posterior(items).mean for one in (learner, again.learner)]
+    torch.testing.assert_close(*means)
+    if slopes:  # of a slope and a fall alone the best item is at 1/2 + slope / (8 fall / sqrt(d))
+        deviation = math.sqrt(0.8 * 12.0 / dim) / (8.0 * 1.3 / math.sqrt(dim))
+        assert deviation == pytest.approx(math.sqrt(1 / 12), rel=0.05)
+
+
 def test_choices_have_no_middle() -> None:
     learner = make(falls=True)
     teach(learner, 30)
     assert learner.refit()
     assert "fall" not in learner.values
-    with pytest.raises(ComparisonDataError, match="`fall` is of a box"):
-        make({**FIXED, "fall": 1.0})
+    for name in ("fall", "slope"):
+        with pytest.raises(ComparisonDataError, match=f"`{name}` is of a box"):
+            make({**FIXED, name: 0.5})
+    for share in (-1.0, 1.0):
+        with pytest.raises(ComparisonDataError, match="`slope`"):
+            make({**FIXED, "slope": share}, box=True)
     with pytest.raises(ComparisonDataError, match="`fall`"):
         make({**FIXED, "fall": -1.0}, box=True)
     found = make({**FIXED, "fall": 2.0}, box=True).model().mean_module
