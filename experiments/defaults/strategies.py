@@ -223,6 +223,13 @@ _BOXES: dict[str, Callable[[], PreferenceProblem]] = {
     "needle2": partial(Needle, 2),
     "quadratic10": partial(Bowl, 10),
     "mixed": Taste,
+    "linear10": partial(WeightedSum, 10),
+    "levy10": partial(get_problem, "levy", dim=10),
+    "griewank10": partial(get_problem, "griewank", dim=10),
+    "rosenbrock10": partial(get_problem, "rosenbrock", dim=10),
+    "styblinskitang10": partial(get_problem, "styblinskitang", dim=10),
+    "ackley10": partial(get_problem, "ackley", dim=10),
+    "michalewicz10": partial(get_problem, "michalewicz", dim=10),
 }
 _TABLES: dict[str, Callable[[], TableProblem]] = {
     "catalyst": Catalyst,
@@ -239,6 +246,11 @@ CHOOSING = (
     *("branin", "hartmann3", "levy5", "ackley3", "linear4", "quadratic3"),
     *("catalyst", "ackley-100", "hartmann3-150", "embeddings"),
 )
+# Beside the default ones: what chose the prior in more than eight dimensions, with seeds below 10.
+MANY_DIMENSIONS = (
+    *("linear10", "levy10", "griewank10", "rosenbrock10"),
+    *("styblinskitang10", "ackley10", "michalewicz10"),
+)
 KINDS = {
     "multimodal": (
         *("branin", "hartmann3", "levy5", "ackley3", "sixhumpcamel", "griewank3"),
@@ -246,8 +258,11 @@ KINDS = {
     ),
     "smooth": ("linear4", "quadratic3", "linear8", "quadratic6", "steps4", "quadratic10", "mixed"),
     "tables": tuple(_TABLES),
+    "many dimensions": MANY_DIMENSIONS,
 }
-REPORTING = tuple(name for names in KINDS.values() for name in names if name not in CHOOSING)
+REPORTING = tuple(
+    name for names in KINDS.values() for name in names if name not in (*CHOOSING, *MANY_DIMENSIONS)
+)
 
 
 def make_problem(name: str, spread: float = SPREAD) -> PreferenceProblem:

@@ -317,7 +317,8 @@ def test_samplers_of_optuna(tmp_path: Path) -> None:
 def test_the_loops_that_chose_the_default_strategy(tmp_path: Path) -> None:
     """Choosing and reporting share nothing; a table's shares are ranks; runs are kept."""
     names = [name for names in strategies.KINDS.values() for name in names]
-    assert sorted([*strategies.CHOOSING, *strategies.REPORTING]) == sorted(names)
+    choosing = [*strategies.CHOOSING, *strategies.MANY_DIMENSIONS]
+    assert sorted([*choosing, *strategies.REPORTING]) == sorted(names)
     rivals = {name: strategies.STRATEGIES[name] for name in ("random", "pairwise-gp")}
     options: Any = {"seeds": [0], "horizon": 3, "folder": tmp_path}
     table = strategies.strategies_table(["linear4", "unrelated"], rivals, **options)
@@ -335,7 +336,7 @@ def test_the_loops_that_chose_the_default_strategy(tmp_path: Path) -> None:
 
 def test_problems_and_rivals_of_the_default_strategy() -> None:
     """All problems know their best utility; spaces are mixed where they say so."""
-    for name in (*strategies.CHOOSING, *strategies.REPORTING):
+    for name in strategies.CHOOSING + strategies.REPORTING + strategies.MANY_DIMENSIONS:
         problem = strategies.make_problem(name)
         is_box = problem.choices is None
         found = problem(problem.space.sample(4096, seed=3)) if is_box else problem.utilities
