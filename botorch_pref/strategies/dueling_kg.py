@@ -48,10 +48,9 @@ class DuelingKG(UtilityStrategy):
     answers speak against it (:class:`~botorch_pref.models.MiddleMean`). In more than eight
     dimensions the utility is taken for a slope as well
     (:class:`~botorch_pref.kernels.SlopeKernel`): else noisy answers about the best items tell
-    little of the others. A judge who hardly errs is
-    believed there, by expectation propagation, once the evidence is for that; the pair is then the
-    one whose better item is expected to be best (EUBO). For the other arguments see
-    :class:`~botorch_pref.strategies.UtilityStrategy`.
+    little of the others. A judge who hardly errs is believed there, by expectation propagation,
+    once the evidence is for that; the pair is then the one whose better item is expected to be best
+    (EUBO). For the other arguments see :class:`~botorch_pref.strategies.UtilityStrategy`.
 
     Args:
         prices: What an answer of each judge costs, by their names. The first is the person whose

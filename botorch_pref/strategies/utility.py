@@ -63,8 +63,8 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
 # Of the prior mean towards the border of a box, unless the evidence is against it by so many nats.
 _FALL, _AGAINST_FALL = 0.5, 0.2
-# In more dimensions than these few answers tell little but which way is up. There it is a slope as
-# well, of so much of the variance, and falls so much that the best item may be anywhere alike.
+# In more dimensions than these, answers tell at first little but which way is up: a slope has so
+# much of the variance there, and the mean falls so much that the best item may be anywhere alike.
 _NOT_MANY, _SLOPE, _SLOPING_OUTPUTSCALE, _SLOPING_FALL = 8, 0.8, 1.0, 1.3
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
@@ -217,7 +217,7 @@ class UtilityLearner:
             raise ComparisonDataError("`inference` of choices is Laplace's.")
         for name in ("fall", "slope"):
             if self.space.choices is not None and name in values:
-                raise ComparisonDataError(f"`{name}` is of a box; choices have no border.")
+                raise ComparisonDataError(f"`{name}` is of a box, not of choices.")
         self._values = values
         self._exact = self._model = None
 
