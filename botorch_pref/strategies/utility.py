@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
@@ -61,10 +61,10 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 # Modes of the priors that strategies learn under: about the package's, and rougher ones of less
 # spread. Items differ in every dimension: the rougher lengthscale grows with its root.
 _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
-# Of the prior mean towards the border of a box, unless the evidence is against it by so many nats.
+# Of the prior mean towards the border of a box; any other belief has to be so many nats likelier.
 _FALL, _AGAINST_FALL = 0.5, 0.2
-# In more dimensions than these, answers tell at first little but which way is up: a slope has so
-# much of the variance there, and the mean falls so much that the best item may be anywhere alike.
+# In more dimensions than these, answers tell at first little but which way is up: a third belief is
+# a slope of so much of the variance, and a fall with which the best item may be anywhere alike.
 _NOT_MANY, _SLOPE, _SLOPING_OUTPUTSCALE, _SLOPING_FALL = 8, 0.8, 1.0, 1.3
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
@@ -119,9 +119,10 @@ class UtilityLearner:
     inference is expectation propagation. For ``falls`` the prior mean is that of
     :class:`~botorch_pref.models.MiddleMean`, half a logit times the root of the number of
     dimensions lower in the corners than in the middle, unless the evidence is against that by 0.2
-    nats; in more than eight dimensions it falls by 1.3 logits times that root, and four fifths of
-    the variance are a slope's, see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget
-    is learnt as well: rows of a table differ in more than its columns tell.
+    nats: for a mean that is the same everywhere or, in more than eight dimensions, for a slope,
+    which has four fifths of the variance, beside a mean that falls by 1.3 logits times that root;
+    see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget is learnt as well: rows of a
+    table differ in more than its columns tell.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
@@ -395,21 +396,21 @@ class UtilityLearner:
         """That of a smooth utility, 0, or of a rough one, 1, with a mean that falls or not."""
         starts = []
         for number, modes in enumerate(self._prior_modes()):
-            priors = [(Prior(self._default_kernel({}, modes)), -_AGAINST_FALL)]
-            if self.falls:
-                priors.append((self._falling_prior(modes), 0.0))
-            for prior, handicap in priors:
+            for prior, handicap in self._means(modes):
                 evidence = self._build(prior, told).log_evidence().item()
-                starts.append((evidence + handicap, number, prior))
+                starts.append((evidence - handicap, number, prior))
         _, number, prior = max(starts, key=lambda start: start[0])
         return number, prior
 
-    def _falling_prior(self, modes: Mapping[str, float]) -> Prior:
-        """That of a mean that falls; in many dimensions a slope's share is in the kernel."""
-        if self.space.dim <= _NOT_MANY:
-            return Prior(self._default_kernel({}, modes), self._falling(_FALL))
-        sloping = {**modes, "outputscale": _SLOPING_OUTPUTSCALE, "slope": _SLOPE}
-        return Prior(self._default_kernel({}, sloping), self._falling(_SLOPING_FALL))
+    def _means(self, modes: Mapping[str, float]) -> Iterator[tuple[Prior, float]]:
+        """A level mean, one that falls, and in many dimensions a slope; handicaps in nats."""
+        yield Prior(self._default_kernel({}, modes)), _AGAINST_FALL
+        if self.falls:
+            yield Prior(self._default_kernel({}, modes), self._falling(_FALL)), 0.0
+        if self.falls and self.space.dim > _NOT_MANY:
+            modes = {**modes, "outputscale": _SLOPING_OUTPUTSCALE, "slope": _SLOPE}
+            sloping = self._default_kernel({}, modes)
+            yield Prior(sloping, self._falling(_SLOPING_FALL)), _AGAINST_FALL
 
     @torch.no_grad()
     def _evidence(self, model: PreferenceGP, told: Told) -> float:

@@ -17,7 +17,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size
 
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
-from botorch_pref.kernels import NuggetKernel
+from botorch_pref.kernels import NuggetKernel, SlopeKernel
 from botorch_pref.kernels.items import default_covar_module
 from botorch_pref.likelihoods import LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import LaplaceMarginalLogLikelihood, MiddleMean, PreferenceGP
@@ -217,29 +217,49 @@ def test_whether_the_middle_is_better_is_decided_by_evidence(corner: bool) -> No
     assert falls.count(0.0) in ((4, 5) if corner else (0, 1))
 
 
-@pytest.mark.parametrize(("dim", "slopes"), [(8, False), (9, True)])
-def test_in_many_dimensions_a_utility_slopes(dim: int, slopes: bool) -> None:
-    """Where it falls; the best item is then anywhere in the box alike, and it is in the state."""
+@pytest.mark.parametrize(
+    ("dim", "corner", "slopes"), [(8, True, False), (9, True, True), (9, False, False)]
+)
+def test_in_many_dimensions_a_utility_may_slope(dim: int, corner: bool, slopes: bool) -> None:
+    """Where the evidence is for it; what was found is in the state of a strategy."""
     bounds = torch.tensor([[0.0], [2.0]], dtype=torch.double).expand(2, dim)
-    told, uniform = [], rand(30, seed=1)
-    for number, pair in enumerate(2.0 * rand(30, 2, dim)):
-        utility = -(pair - 1.2).square().sum(-1)
+    told, uniform = [], rand(60, seed=1)
+    for number, pair in enumerate(2.0 * rand(60, 2, dim)):
+        utility = pair.sum(-1) if corner else 2.0 * torch.cos(6.0 * (pair - 1.0)).sum(-1)
         chance = (utility[0] - utility[1]).sigmoid()
         told.append(Answered(Duel(number, pair), float(uniform[number] < chance)))
     strategy = DuelingKG(bounds=bounds, seed=0, known=told)
     learner = strategy.learner
+    gained = []
+    for modes in ({"lengthscale": 0.7}, {"lengthscale": 0.15 * dim**0.5, "outputscale": 1.5}):
+        for fall, slope in ((0.0, None), (0.5, None), (1.3, 0.8))[: 3 if dim > 8 else 2]:
+            kernel = default_covar_module(dim, Size(), **modes)
+            if slope is not None:
+                kernel = default_covar_module(dim, Size(), **{**modes, "outputscale": 1.0})
+                kernel.base_kernel = SlopeKernel(kernel.base_kernel, slope)
+            data, mean = learner.data, MiddleMean(dim, fall) if fall else None
+            transform = learner.space.input_transform()
+            model = PreferenceGP(
+                *(data.datapoints, data),
+                covar_module=kernel,
+                mean_module=mean,
+                input_transform=transform,
+            )
+            evidence = model.log_evidence().item()
+            gained.append((evidence + 0.2 * (fall == 0.5), fall, slope))
+    _, fall, slope = max(gained)
+    assert slope == (0.8 if slopes else None)
     assert learner.refit()
-    assert learner.values["fall"] == (1.3 if slopes else 0.5)
-    assert learner.values.get("slope") == (0.8 if slopes else None)
+    assert (learner.values.get("fall", 0.0), learner.values.get("slope")) == (fall, slope)
+    if slopes:  # of both alone the best item is at 1/2 + slope / (8 fall / sqrt(d)): anywhere
+        deviation = math.sqrt(slope * 12.0 / dim) / (8.0 * fall / math.sqrt(dim))
+        assert deviation == pytest.approx(math.sqrt(1 / 12), rel=0.05)
     state = json.loads(json.dumps(strategy.state_dict()))
     again = DuelingKG.from_state_dict(state)
     assert again.learner.values == learner.values
     items = 2.0 * rand(7, dim, seed=2)
     means = [one.model().posterior(items).mean for one in (learner, again.learner)]
     torch.testing.assert_close(*means)
-    if slopes:  # of a slope and a fall alone the best item is at 1/2 + slope / (8 fall / sqrt(d))
-        deviation = math.sqrt(0.8 * 12.0 / dim) / (8.0 * 1.3 / math.sqrt(dim))
-        assert deviation == pytest.approx(math.sqrt(1 / 12), rel=0.05)
 
 
 def test_choices_have_no_middle() -> None:
