@@ -237,13 +237,13 @@ def test_in_many_dimensions_a_utility_may_slope(dim: int, corner: bool, slopes: 
             if slope is not None:
                 kernel = default_covar_module(dim, Size(), **{**modes, "outputscale": 1.0})
                 kernel.base_kernel = SlopeKernel(kernel.base_kernel, slope)
-            data, mean = learner.data, MiddleMean(dim, fall) if fall else None
-            transform = learner.space.input_transform()
+            data = learner.data
             model = PreferenceGP(
-                *(data.datapoints, data),
+                data.datapoints,
+                data,
                 covar_module=kernel,
-                mean_module=mean,
-                input_transform=transform,
+                mean_module=MiddleMean(dim, fall) if fall else None,
+                input_transform=learner.space.input_transform(),
             )
             evidence = model.log_evidence().item()
             gained.append((evidence + 0.2 * (fall == 0.5), fall, slope))
