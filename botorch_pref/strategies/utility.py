@@ -393,16 +393,16 @@ class UtilityLearner:
         return True
 
     def _likelier_prior(self, told: Told) -> tuple[int, Prior]:
-        """That of a smooth utility, 0, or of a rough one, 1, with a mean that falls or not."""
+        """That of a smooth utility, 0, or of a rough one, 1, under the likeliest belief."""
         starts = []
         for number, modes in enumerate(self._prior_modes()):
-            for prior, handicap in self._means(modes):
+            for prior, handicap in self._beliefs(modes):
                 evidence = self._build(prior, told).log_evidence().item()
                 starts.append((evidence - handicap, number, prior))
         _, number, prior = max(starts, key=lambda start: start[0])
         return number, prior
 
-    def _means(self, modes: Mapping[str, float]) -> Iterator[tuple[Prior, float]]:
+    def _beliefs(self, modes: Mapping[str, float]) -> Iterator[tuple[Prior, float]]:
         """A level mean, one that falls, and in many dimensions a slope; handicaps in nats."""
         yield Prior(self._default_kernel({}, modes)), _AGAINST_FALL
         if self.falls:
