@@ -65,6 +65,8 @@ class Experiment(ABC):
         claims_heading: What stands above the claims.
         shared_runs: The folder of the finished runs, where it is not the experiment's own.
         recommendations: How many recommendations a run is asked for.
+        settings: The models under which all strategies are run side by side, and the claims are
+            judged; none where strategies have models of their own.
     """
 
     unit: ClassVar[str] = "duels"
@@ -79,6 +81,7 @@ class Experiment(ABC):
     claims: tuple[Claim, ...]
     notes: tuple[str, ...] = ()
     recommendations: int = 50
+    settings: tuple[Setting, ...] = ()
     printed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -169,8 +172,6 @@ class RegretExperiment(Experiment):
         problem: Makes the problem, or what makes it of the seed.
         strategies: Factories by the strategies' names.
         tail: Over how many of the last duels the final regret is averaged.
-        settings: The models under which all strategies are run side by side, and the claims are
-            judged; none where strategies have models of their own.
     """
 
     problem: Callable[[], PreferenceProblem | ProblemFactory]

@@ -3,15 +3,16 @@ r"""The models that a paper's experiment is run under: as printed, and ours."""
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from gpytorch.kernels import Kernel, LinearKernel, ScaleKernel
+from linear_operator import to_dense
 from scipy.special import gamma, kv
-from torch import Tensor
+from torch import Size, Tensor
 
 from botorch_pref.inference.finite import Regularizer
-from botorch_pref.kernels.items import KernelName
+from botorch_pref.kernels.items import KernelName, default_covar_module
 
 PENALTY = 0.05  # lambda of Kayal et al. (2025) and Lazzaro et al. (2026)
 Units = Literal["own", "cube"]
@@ -30,6 +31,7 @@ class Setting(NamedTuple):
         regularizer: The penalty of the predictors; see
             :class:`~botorch_pref.inference.finite.FinitePosterior`.
         ridge: ``rho = lambda kappa`` of all variances, and the ridge of values.
+        spread: The largest minus the smallest utility, of ``anchor``; None for the problem's own.
     """
 
     label: str = ""
@@ -38,6 +40,7 @@ class Setting(NamedTuple):
     units: Units = "own"
     regularizer: Regularizer = "rkhs"
     ridge: float = PENALTY
+    spread: float | None = None
 
     def row(self, strategy: str) -> str:
         """What a strategy is called under this setting."""
@@ -50,6 +53,7 @@ class Setting(NamedTuple):
         return (
             f"{self.label or 'as printed'}: {self.kernel} kernel{scale} {units}, "
             f"{self.regularizer} predictor, ridge {self.ridge:g}"
+            + ("" if self.spread is None else f", utilities scaled to a range of {self.spread:g}")
         )
 
     def of_duels(self, bounds: Tensor) -> dict[str, Any]:
@@ -72,6 +76,18 @@ class Setting(NamedTuple):
             return None
         values = self._values(self._scales(bounds)) | {"outputscale": 1.0}
         return {"hyperparameters": values, "ridge": self.ridge}
+
+    def covariance(self, items: Tensor, bounds: Tensor) -> Tensor:
+        """The ``n x n``-dim covariances of items within bounds, of unit variance but for a line."""
+        scales, unit = self._scales(bounds), (items - bounds[0]) / (bounds[1] - bounds[0])
+        if self.kernel in get_args(KernelName):
+            name = cast(KernelName, self.kernel)
+            kernel = default_covar_module(len(scales), Size(), name).base_kernel.to(unit)
+            kernel.lengthscale = unit.new_tensor(scales)
+        else:
+            kernel = fixed_kernel(self.kernel, scales, len(scales)).base_kernel
+        with torch.no_grad():
+            return to_dense(kernel(unit))
 
     def _scales(self, bounds: Tensor) -> list[float]:
         """The lengthscales on the unit cube."""

@@ -40,7 +40,6 @@ def run(name: str, argv: Sequence[str]) -> int:
     changes = {key: getattr(args, key) for key in ("seeds", "horizon")}
     varied = {key: getattr(args, key, None) for key in _OF_SETTINGS}
     if given := {key: value for key, value in varied.items() if value is not None}:
-        assert isinstance(standard, RegretExperiment)
         settings = [one._replace(**given) for one in standard.settings]
         alike = {one._replace(label=""): one for one in reversed(settings)}
         changes["settings"] = tuple(reversed(alike.values()))
@@ -102,7 +101,7 @@ def _parser(experiment: Experiment) -> Parser:
         metavar="N",
         help=f"number of {experiment.unit}; default: {experiment.horizon}",
     )
-    if isinstance(experiment, RegretExperiment) and experiment.settings:
+    if experiment.settings:
         own = parser.add_argument_group(
             "models",
             "Instead of what the settings have: "

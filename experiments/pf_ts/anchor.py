@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pandas as pd
 import torch
-from linear_operator import to_dense
 from matplotlib.figure import Figure
-from torch import Size, Tensor
+from torch import Tensor
 
-from botorch_pref.inference.finite import FinitePosterior, Regularizer
-from botorch_pref.kernels.items import default_covar_module
+from botorch_pref.inference.finite import FinitePosterior
 from botorch_pref.plotting import COLOURS
 from botorch_pref.problems import Ackley
 from botorch_pref.progress import tracked
@@ -33,32 +30,17 @@ from botorch_pref.strategies.utility import difference_table
 from experiments.claims import Claim, Comparison
 from experiments.experiment import Column, Experiment
 from experiments.figures import new_figure
-from experiments.model_settings import PENALTY
+from experiments.model_settings import PENALTY, Setting
 
 NUM_ITEMS, NUM_ANCHORS, WIDTH = 50, 25, 5.0
 # The bound is drawn first and larger, so that it shows below a draw with the same maximiser.
 _STYLES = (("UCB", "s-", COLOURS[1], 7.0), ("draw", "o-", COLOURS[0], 3.5))
 
 
-class Setting(NamedTuple):
-    r"""What the paper does not say.
-
-    Attributes:
-        name: What it is called.
-        lengthscale: Of the Matern-5/2 kernel, on ``[0, 5]``.
-        spread: The largest minus the smallest utility; ``None`` for Ackley's own.
-        regularizer: The penalty of the predictor.
-    """
-
-    name: str
-    lengthscale: float
-    spread: float | None
-    regularizer: Regularizer
-
-
+# A lengthscale of a tenth of the domain and Ackley's own utilities, and what lets the bound vary.
 SETTINGS = (
-    Setting("short", 0.1 * WIDTH, None, "rkhs"),
-    Setting("long", 1.0, 3.0, "theta_mean"),
+    Setting("short", lengthscale=0.1 * WIDTH),
+    Setting("long", lengthscale=1.0, regularizer="theta_mean", spread=3.0),
 )
 
 
@@ -71,11 +53,12 @@ class AnchorExperiment(Experiment):
     source: str = "Lazzaro et al. (2026), Fig. 1"
     horizon: int = 200
     seeds: int = 20
+    settings: tuple[Setting, ...] = SETTINGS
     claims: tuple[Claim, ...] = (
         Claim(
             "The maximiser of one Thompson draw is the same against every anchor.",
             tuple(
-                Comparison((f"draw, {setting.name}", "maximisers"), 1.0, "not higher")
+                Comparison((f"draw, {setting.label}", "maximisers"), 1.0, "not higher")
                 for setting in SETTINGS
             ),
         ),
@@ -83,22 +66,21 @@ class AnchorExperiment(Experiment):
             "The maximiser of the upper confidence bound varies with the anchor.",
             tuple(
                 Comparison(
-                    (f"draw, {setting.name}", "maximisers"), (f"UCB, {setting.name}", "maximisers")
+                    (f"draw, {setting.label}", "maximisers"),
+                    (f"UCB, {setting.label}", "maximisers"),
                 )
                 for setting in SETTINGS
             ),
         ),
     )
     notes: tuple[str, ...] = (
-        "Not stated in the paper: domain, lengthscale, scale of the utility and kappa. `short`: a "
-        "lengthscale of 0.5, a tenth of the domain, and Ackley's own utilities; `long`: 1, "
-        "utilities scaled to a range of 3, and the theta_mean predictor.",
+        "Not stated in the paper: domain, lengthscale, scale of the utility and kappa.",
         "That the bound varies depends on the setting: no claim should rest on one seed.",
     )
 
     @property
     def setting(self) -> str:
-        return f"{self.horizon} random pairs"
+        return "; ".join([f"{self.horizon} random pairs", *(one.text() for one in self.settings)])
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -111,7 +93,7 @@ class AnchorExperiment(Experiment):
         self, jobs: int, directory: str | os.PathLike[str] | None, progress: bool
     ) -> pd.DataFrame:
         """In this process, within seconds; nothing is kept."""
-        runs = [(setting, seed) for setting in SETTINGS for seed in range(self.seeds)]
+        runs = [(setting, seed) for setting in self.settings for seed in range(self.seeds)]
         steps = tracked(runs, self.title, len(runs), unit="run", show=progress, delay=1.0)
         tables = [_play(*run, self.horizon) for run in steps]
         return pd.concat(tables, ignore_index=True)
@@ -124,15 +106,15 @@ class AnchorExperiment(Experiment):
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """The first seed."""
-        figure = new_figure((8.0, 3.8), f"{self.title}: {self.setting}")
-        panels = figure.subplots(1, len(SETTINGS), sharey=True)
+        figure = new_figure((8.0, 3.8), f"{self.title}: {self.horizon} random pairs")
+        panels = figure.subplots(1, len(self.settings), sharey=True)
         first = table[table["seed"] == 0]
-        for axes, setting in zip(panels, SETTINGS, strict=True):
+        for axes, setting in zip(panels, self.settings, strict=True):
             for kind, style, colour, size in _STYLES:
-                rows = first[first["strategy"] == f"{kind}, {setting.name}"]
+                rows = first[first["strategy"] == f"{kind}, {setting.label}"]
                 label = "one Thompson draw" if kind == "draw" else "upper confidence bound"
                 axes.plot(rows["anchor"], rows["choice"], style, color=colour, ms=size, label=label)
-            axes.set_title(f"{setting.name}, seed 0", fontsize="medium", loc="left")
+            axes.set_title(f"{setting.label}, seed 0", fontsize="medium", loc="left")
             axes.set_xlabel("anchor")
             axes.grid(color="#E5E5E5", linewidth=0.8)
             axes.set_axisbelow(True)
@@ -156,7 +138,7 @@ def _play(setting: Setting, seed: int, num_pairs: int) -> pd.DataFrame:
     for name, values in (("draw", difference), ("UCB", bound)):
         best = values[:NUM_ITEMS, NUM_ITEMS:].argmax(dim=0)
         columns = {
-            "strategy": f"{name}, {setting.name}",
+            "strategy": f"{name}, {setting.label}",
             "seed": seed,
             "step": range(1, NUM_ANCHORS + 1),
             "anchor": anchors.tolist(),
@@ -172,12 +154,12 @@ def _duelled(setting: Setting, items: Tensor, seed: int, num_pairs: int) -> Fini
     if setting.spread is not None:
         own = utilities[:NUM_ITEMS]
         utilities = utilities * setting.spread / (own.max() - own.min())
-    kernel = default_covar_module(None, Size(), "matern").base_kernel.to(items)
-    kernel.lengthscale = setting.lengthscale
-    with torch.no_grad():
-        covariance = to_dense(kernel(items.unsqueeze(-1)))
+    bounds = items.new_tensor([[0.0], [WIDTH]])
     posterior = FinitePosterior(
-        covariance, penalty=PENALTY, kappa=1.0, regularizer=setting.regularizer
+        setting.covariance(items.unsqueeze(-1), bounds),
+        penalty=PENALTY,
+        kappa=setting.ridge / PENALTY,
+        regularizer=setting.regularizer,
     )
     pairs = torch.Generator().manual_seed(derive_seed(seed, "pair", 0))
     labels = torch.Generator().manual_seed(derive_seed(seed, "label", 0))

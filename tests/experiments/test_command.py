@@ -179,7 +179,7 @@ def test_the_listing_and_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> 
         ("ackley --seeds 0", "--seeds: must be a whole number, at least 1, not '0'"),
         ("ackley --ridge nan", "--ridge: must be a positive number"),
         ("yelp --kernel matern-x", "--kernel: there is no kernel 'matern-x'"),
-        ("anchor --ridge 1", "unrecognized arguments: --ridge 1"),
+        ("pop-gp --ridge 1", "unrecognized arguments: --ridge 1"),
         ("defaults --functions nowhere", "unknown function 'nowhere'"),
         ("speed --what all", "invalid choice: 'all'"),
     ):

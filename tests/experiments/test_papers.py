@@ -22,7 +22,7 @@ from experiments.comp_gp_ucb.oracle import OracleGPUCB
 from experiments.defaults import beliefs, favourites, strategies
 from experiments.defaults.closed_loop import closed_loop_table, paired_ratios
 from experiments.defaults.loop import FUNCTIONS, SPREAD, StandardisedProblem
-from experiments.model_settings import Setting, fixed_kernel
+from experiments.model_settings import Setting, Units, fixed_kernel
 from experiments.papers import experiments
 from experiments.pop_bo.beliefs import of_linear
 from experiments.problems import (
@@ -466,3 +466,19 @@ def test_what_others_answers_are_worth(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["of_person"] for row in rows] == [4, 6]
     table = pd.DataFrame([{**row, "case": case} for row in rows for case in others.CASES])
     assert others.summary_text(table).count("+0.00") == 2 * len(others.CASES)
+
+
+@pytest.mark.parametrize("units", ["own", "cube"])
+def test_covariances_are_those_of_the_kernel_in_its_units(units: Units) -> None:
+    bounds = torch.tensor([[0.0, 0.0], [5.0, 2.0]], dtype=torch.double)
+    items = bounds[1] * torch.rand(6, 2, generator=torch.Generator().manual_seed(0)).double()
+    scaled = (items if units == "own" else items / bounds[1]) / 0.7
+    root = 5**0.5 * (scaled.unsqueeze(1) - scaled).norm(dim=-1)
+    kernels = ("matern", "matern-2.5", "rbf", "linear")
+    of = {name: Setting(kernel=name, lengthscale=0.7, units=units) for name in kernels}
+    found = {name: one.covariance(items, bounds) for name, one in of.items()}
+    matern = (1 + root + root.square() / 3) * (-root).exp()
+    torch.testing.assert_close(found["matern"], matern)
+    torch.testing.assert_close(found["matern-2.5"], matern)
+    torch.testing.assert_close(found["rbf"], (-root.square() / 10).exp())
+    torch.testing.assert_close(found["linear"], scaled @ scaled.mT)
