@@ -25,24 +25,25 @@ from botorch_pref.strategies.state import Entry, named, number
 from botorch_pref.strategies.utility import answers_to, better_of_two, masked
 
 _INITIAL = 8  # items that fill the space
-_NOTHING = 1e-4  # gain of an answer, in units of the utility
-_REPEATS = 4  # answers that are valued over discrete items, and where one gains nothing
+_REPEATS = 4  # answers to one pair that are valued
+_HORIZON = 100  # questions for which what they gain counts; what is asked counts for one
 _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DuelingKG(UtilityStrategy):
-    r"""``argmax E[max_j E[f_j | answer]] - max_j E[f_j]`` over pairs of items that may be the best.
+    r"""``argmax (E[f_i] + E[f_k]) / 2 + 100 (E[max_j E[f_j | answers]] - max_j E[f_j])``.
 
     The first eight items fill the space. Later ones are of items of a table: the choices, or on a
     box a sample of it, the items that were asked last, and items around the best one. Candidates
     of a pair are the items that are most often the best in draws from the posterior, and on a box
     items on opposite sides of the best one, which tell where between them it lies. The pair is
-    asked whose answer is expected to let the largest posterior mean of the table grow most, the
-    knowledge gradient of Frazier, Powell and Dayanik (2009). Over choices, whole numbers and
-    categories, and where no single answer would, four answers to the same pair are valued (Frazier
-    and Powell 2010): what is the best there seldom changes by one answer.
+    asked whose items are good and whose answers are expected to let the largest posterior mean of
+    the table grow, the knowledge gradient of Frazier, Powell and Dayanik (2009): the growth counts
+    for a hundred later questions, the mean of the pair for the one that is asked (Ryzhov, Powell
+    and Frazier 2012). Four answers to the same pair are valued, as one seldom changes what is the
+    best (Frazier and Powell 2010).
 
     On a box the middle is taken for a little better than the border before any answer, unless the
     answers speak against it (:class:`~botorch_pref.models.MiddleMean`). In more than eight
@@ -136,24 +137,21 @@ class DuelingKG(UtilityStrategy):
         pairs = _candidates(table.mean, table.covariance, generator)
         if self.space.choices is None:
             pairs = torch.cat([pairs, self._opposite_rows(items)])
-        is_discrete = self.space.choices is not None or bool(self.space.parameters.discrete)
         link, barred = self.learner.link_of(annotator), self._is_barred(items, pairs)
         if self.learner.inference == "ep":
             either = better_of_two(table.mean, table.covariance)
-            values = masked(either[pairs[:, 0], pairs[:, 1]], barred)
+            gains = values = masked(either[pairs[:, 0], pairs[:, 1]], barred)
         else:
-            for repeats in (_REPEATS,) if is_discrete else (1, _REPEATS):
-                values = masked(gains_of_pairs(table, pairs, link, repeats), barred)
-                if float(values.amax()) >= _NOTHING:
-                    break
-        best = pairs[self._best_row(values)].tolist()
-        rows = self._with_more(best, items, table.mean, table.covariance)
+            gains = masked(gains_of_pairs(table, pairs, link, _REPEATS), barred)
+            values = table.mean[pairs].mean(-1) + _HORIZON * gains
+        row = self._best_row(values)
+        rows = self._with_more(pairs[row].tolist(), items, table.mean, table.covariance)
         found = (items[rows], None) if self.space.choices is None else self._rows(*rows)
-        gain = float(values.amax())
+        gain = float(gains[row])
         if self.prices and self.asked.kind is not Duel and gain > 0.0:
             seen = table.times(link.scale / self.learner.likelihood.scale)
             answers = answers_to(self.asked, self.learner.model())
-            [gain] = gain_of_question(seen, rows, answers, (_REPEATS if is_discrete else 1,))
+            [gain] = gain_of_question(seen, rows, answers, (_REPEATS,))
         return gain, found
 
     def _seen_table(self, annotator: str | None, generator: Generator) -> tuple[Tensor, SeenTable]:
