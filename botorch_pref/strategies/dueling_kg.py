@@ -27,6 +27,7 @@ from botorch_pref.strategies.utility import answers_to, better_of_two, masked
 _INITIAL = 8  # items that fill the space
 _REPEATS = 4  # answers to one pair that are valued
 _HORIZON = 100  # questions for which what they gain counts; what is asked counts for one
+_REST = 10  # questions before the same two choices are asked about again
 _DRAWS = 256
 _FIRST, _SECOND = 12, 80  # candidates of a pair
 
@@ -43,7 +44,7 @@ class DuelingKG(UtilityStrategy):
     the table grow, the knowledge gradient of Frazier, Powell and Dayanik (2009): the growth counts
     for a hundred later questions, the mean of the pair for the one that is asked (Ryzhov, Powell
     and Frazier 2012). Four answers to the same pair are valued, as one seldom changes what is the
-    best (Frazier and Powell 2010).
+    best (Frazier and Powell 2010). Two choices are asked about again after ten other questions.
 
     On a box the middle is taken for a little better than the border before any answer, unless the
     answers speak against it (:class:`~botorch_pref.models.MiddleMean`). In more than eight
@@ -186,6 +187,13 @@ class DuelingKG(UtilityStrategy):
         items = self.space.sample(size * most, seed)[own]
         alike = self._same(items.unsqueeze(-2), items).triu(diagonal=1)
         return None if bool(alike.any()) else (items, None)
+
+    def _barred_duels(self) -> list[Query]:
+        """Those, and the last ones about choices, half of all pairs at most."""
+        size = 0 if self.space.choices is None else len(self.space.choices)
+        last = min(_REST, size * (size - 1) // 4)
+        recent = self.history[-last:] if last else []
+        return [*super()._barred_duels(), *(done.query for done in recent)]
 
     def _is_barred(self, items: Tensor, pairs: Tensor) -> Tensor:
         """Which of ``P x 2``-dim pairs of rows are not asked now."""

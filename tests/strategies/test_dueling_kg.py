@@ -46,16 +46,28 @@ def worth(mean: Array, covariance: Array, i: int, j: int) -> float:
 
 @pytest.mark.parametrize("kappa", ["laplace", 4.0])
 def test_the_pair_is_worth_most(kappa: Any) -> None:
-    """Of all pairs of a small table, on an independent posterior."""
+    """Of all pairs of a small table but the last ten, on an independent posterior."""
     strategy = DuelingKG(choices=rand(8, 2), hyperparameters=FIXED, kappa=kappa, seed=1)
     common.play_noisily(strategy, 4)
     for step in range(6):
         mean, covariance = common.oracle(strategy)
         covariance = covariance / PENALTY
         (query,) = common.play_noisily(strategy, 1, seed=step)
-        pairs = itertools.permutations(range(8), 2)
+        last = [set(done.query.indices) for done in strategy.history[-11:-1]]
+        pairs = [pair for pair in itertools.permutations(range(8), 2) if set(pair) not in last]
         values = {(i, j): worth(mean, covariance, i, j) for i, j in pairs}
         assert query.indices in best(values, 1e-6)
+
+
+@pytest.mark.parametrize(("number", "rest"), [(7, 10), (4, 3), (2, 0)])
+def test_two_choices_rest(number: int, rest: int) -> None:
+    """A pair comes again after ten others, or half as many as there are."""
+    strategy = DuelingKG(choices=rand(number, 2), seed=0)
+    common.play_noisily(strategy, 40)
+    pairs = [frozenset(done.query.indices) for done in strategy.history]
+    both = enumerate(pairs)
+    apart = min(j - i for (i, one), (j, other) in itertools.combinations(both, 2) if one == other)
+    assert apart == rest + 1
 
 
 def test_the_pair_on_a_box() -> None:
