@@ -44,7 +44,8 @@ class DuelingKG(UtilityStrategy):
     the table grow, the knowledge gradient of Frazier, Powell and Dayanik (2009): the growth counts
     for a hundred later questions, the mean of the pair for the one that is asked (Ryzhov, Powell
     and Frazier 2012). Four answers to the same pair are valued, as one seldom changes what is the
-    best (Frazier and Powell 2010). Two choices are asked about again after ten other questions.
+    best (Frazier and Powell 2010). Two choices are asked about again after ten other questions, or, of
+    few choices, after half as many as there are pairs.
 
     On a box the middle is taken for a little better than the border before any answer, unless the
     answers speak against it (:class:`~botorch_pref.models.MiddleMean`). In more than eight
@@ -189,7 +190,7 @@ class DuelingKG(UtilityStrategy):
         return None if bool(alike.any()) else (items, None)
 
     def _barred_duels(self) -> list[Query]:
-        """Those, and the last ones about choices, half of all pairs at most."""
+        """Those of the base class, and the last about choices: of half of all pairs at most."""
         size = 0 if self.space.choices is None else len(self.space.choices)
         last = min(_REST, size * (size - 1) // 4)
         recent = self.history[-last:] if last else []
