@@ -44,8 +44,8 @@ class DuelingKG(UtilityStrategy):
     the table grow, the knowledge gradient of Frazier, Powell and Dayanik (2009): the growth counts
     for a hundred later questions, the mean of the pair for the one that is asked (Ryzhov, Powell
     and Frazier 2012). Four answers to the same pair are valued, as one seldom changes what is the
-    best (Frazier and Powell 2010). Two choices are asked about again after ten other questions, or, of
-    few choices, after half as many as there are pairs.
+    best (Frazier and Powell 2010). Two choices are asked about again after ten other questions or,
+    of few choices, after half as many as there are pairs.
 
     On a box the middle is taken for a little better than the border before any answer, unless the
     answers speak against it (:class:`~botorch_pref.models.MiddleMean`). In more than eight
