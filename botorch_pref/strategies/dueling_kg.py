@@ -49,7 +49,7 @@ class DuelingKG(UtilityStrategy):
 
     On a box the middle is taken for a little better than the border before any answer, unless the
     answers speak against it (:class:`~botorch_pref.models.MiddleMean`). In more than eight
-    dimensions the utility may be taken for a slope as well
+    dimensions the utility is taken for a slope as well, unless they speak against that
     (:class:`~botorch_pref.kernels.SlopeKernel`): noisy answers about the best items tell little of
     the others there. A judge who hardly errs is believed there, by expectation propagation,
     once the evidence is for that; the pair is then the one whose better item is expected to be best

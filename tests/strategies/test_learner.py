@@ -246,7 +246,8 @@ def test_in_many_dimensions_a_utility_may_slope(dim: int, corner: bool, slopes: 
                 input_transform=learner.space.input_transform(),
             )
             evidence = model.log_evidence().item()
-            gained.append((evidence + 0.2 * (fall == 0.5), fall, slope))
+            first = 0.5 if dim == 8 else 1.3  # of what is believed first
+            gained.append((evidence + 0.2 * (fall == first), fall, slope))
     _, fall, slope = max(gained)
     assert slope == (0.8 if slopes else None)
     assert learner.refit()
@@ -260,6 +261,19 @@ def test_in_many_dimensions_a_utility_may_slope(dim: int, corner: bool, slopes: 
     items = 2.0 * rand(7, dim, seed=2)
     means = [one.model().posterior(items).mean for one in (learner, again.learner)]
     torch.testing.assert_close(*means)
+
+
+@pytest.mark.parametrize(("dim", "fall"), [(8, 0.5), (9, 1.3)])
+def test_what_is_believed_first(dim: int, fall: float) -> None:
+    """Answers to a pair of nearly the same items, either way, are evidence for nothing."""
+    learner = UtilityLearner(SearchSpace(BOUNDS[:, :1].expand(2, dim)), falls=True)
+    items = BOUNDS[0, 0] + (BOUNDS[1, 0] - BOUNDS[0, 0]) * torch.tensor([0.495, 0.505]).double()
+    pair = items.unsqueeze(-1).expand(2, dim)
+    for number in range(4):
+        learner.add(Duel(number, pair), float(number % 2))
+    assert learner.refit()
+    assert learner.values["fall"] == fall
+    assert ("slope" in learner.values) == (dim == 9)
 
 
 def test_choices_have_no_middle() -> None:
