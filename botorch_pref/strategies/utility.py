@@ -121,8 +121,8 @@ class UtilityLearner:
     dimensions lower in the corners than in the middle, unless a mean that is the same everywhere is
     likelier by 0.2 nats. In more than eight dimensions either has to be so much likelier than a
     slope, which has four fifths of the variance, beside a mean that falls by 1.3 logits times that
-    root; see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget is learnt as well: rows of a
-    table differ in more than its columns tell.
+    root; see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget is learnt as well:
+    rows of a table differ in more than its columns tell.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
