@@ -62,10 +62,11 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 # spread. Items differ in every dimension: the rougher lengthscale grows with its root.
 _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
 # Of the prior mean towards the border of a box; any other belief has to be so many nats likelier.
-_FALL, _HANDICAP = 0.5, 0.2
+_FALL, _AGAINST_FALL = 0.5, 0.2
 # In more dimensions than these, answers tell at first little but which way is up: what is believed
 # first is a slope of so much of the variance, and a fall with which the best item may be anywhere.
 _NOT_MANY, _SLOPE, _SLOPING_OUTPUTSCALE, _SLOPING_FALL = 8, 0.8, 1.0, 1.3
+_AGAINST_SLOPE = 0.5
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
 _FREE_DIMENSIONS = 2, 0  # of a smooth utility; of a rough one, whose peaks look like certainty
@@ -119,7 +120,7 @@ class UtilityLearner:
     inference is expectation propagation. For ``falls`` the prior mean is that of
     :class:`~botorch_pref.models.MiddleMean`, half a logit times the root of the number of
     dimensions lower in the corners than in the middle, unless a mean that is the same everywhere is
-    likelier by 0.2 nats. In more than eight dimensions either has to be so much likelier than a
+    likelier by 0.2 nats. In more than eight dimensions it has to be likelier by half a nat than a
     slope, which has four fifths of the variance, beside a mean that falls by 1.3 logits times that
     root; see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget is learnt as well:
     rows of a table differ in more than its columns tell.
@@ -404,12 +405,12 @@ class UtilityLearner:
 
     def _beliefs(self, modes: Mapping[str, float]) -> Iterator[tuple[Prior, float]]:
         """A level mean, one that falls, and in many dimensions a slope; handicaps in nats."""
-        is_sloping = self.falls and self.space.dim > _NOT_MANY
-        yield Prior(self._default_kernel({}, modes)), _HANDICAP
+        may_slope = self.falls and self.space.dim > _NOT_MANY
+        against = _AGAINST_SLOPE if may_slope else 0.0
+        yield Prior(self._default_kernel({}, modes)), against + _AGAINST_FALL
         if self.falls:
-            falling = Prior(self._default_kernel({}, modes), self._falling(_FALL))
-            yield falling, _HANDICAP if is_sloping else 0.0
-        if is_sloping:
+            yield Prior(self._default_kernel({}, modes), self._falling(_FALL)), against
+        if may_slope:
             modes = {**modes, "outputscale": _SLOPING_OUTPUTSCALE, "slope": _SLOPE}
             yield Prior(self._default_kernel({}, modes), self._falling(_SLOPING_FALL)), 0.0
 
