@@ -61,12 +61,12 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 # Modes of the priors that strategies learn under: about the package's, and rougher ones of less
 # spread. Items differ in every dimension: the rougher lengthscale grows with its root.
 _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
-# Of the prior mean towards the border of a box; any other belief has to be so many nats likelier.
+# Of the prior mean towards the border of a box; a level one has to be so many nats likelier.
 _FALL, _AGAINST_FALL = 0.5, 0.2
 # In more dimensions than these, answers tell at first little but which way is up: what is believed
 # first is a slope of so much of the variance, and a fall with which the best item may be anywhere.
 _NOT_MANY, _SLOPE, _SLOPING_OUTPUTSCALE, _SLOPING_FALL = 8, 0.8, 1.0, 1.3
-_AGAINST_SLOPE = 0.5
+_AGAINST_SLOPE = 0.5  # nats that count against either of the others there
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
 _FREE_DIMENSIONS = 2, 0  # of a smooth utility; of a rough one, whose peaks look like certainty
@@ -120,10 +120,10 @@ class UtilityLearner:
     inference is expectation propagation. For ``falls`` the prior mean is that of
     :class:`~botorch_pref.models.MiddleMean`, half a logit times the root of the number of
     dimensions lower in the corners than in the middle, unless a mean that is the same everywhere is
-    likelier by 0.2 nats. In more than eight dimensions it has to be likelier by half a nat than a
-    slope, which has four fifths of the variance, beside a mean that falls by 1.3 logits times that
-    root; see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget is learnt as well:
-    rows of a table differ in more than its columns tell.
+    likelier by 0.2 nats. In more than eight dimensions half a nat counts against either of these
+    for a slope, which has four fifths of the variance, beside a mean that falls by 1.3 logits times
+    that root; see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget is learnt as
+    well: rows of a table differ in more than its columns tell.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
