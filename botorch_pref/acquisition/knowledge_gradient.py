@@ -27,6 +27,7 @@ _NO_SHARE = 1e-10  # of the largest variance of a combination of items: likewise
 _DRAWS, _SEQUENCES = 2048, 512  # of the items of a question; of several answers to it
 _CELLS, _FEWEST = 1 << 20, 128  # of a table of draws and answers; pairs of draws
 _CHUNK = 256  # rows of a joint posterior beside the reference
+_PAIRS = 128  # of a table at once, so that what they need stays in the cache
 _REACH, _STEP = 8.0, 0.25  # of the grid, in standard deviations of the difference
 _SHARPEST = 12.0  # a link's scale in standard deviations, which the grid resolves
 
@@ -306,6 +307,13 @@ def gains_of_pairs(
     Returns:
         ``P``-dim gains, in units of the utility.
     """
+    parts = pairs.split(_PAIRS)
+    return torch.cat([_gains_of_some(table, part, likelihood, repeats) for part in parts])
+
+
+def _gains_of_some(
+    table: SeenTable, pairs: Tensor, likelihood: BernoulliLikelihood, repeats: int
+) -> Tensor:
     first, second = pairs.unbind(-1)
     cross = table.cross[first] - table.cross[second]  # shape: P x n
     ends = (table.seen_covariance[first] - table.seen_covariance[second]).gather(-1, pairs)

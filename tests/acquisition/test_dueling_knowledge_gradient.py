@@ -189,7 +189,7 @@ def test_gains_of_pairs_of_a_table(kind: type[BernoulliLikelihood], seen: bool) 
     everything, c = mean.numpy(), covariance.numpy()
     m, shift = everything[:7], 7 if seen else 0
     for number in (1, 3):
-        found = gains_of_pairs(table, pairs, kind(0.7), number)
+        found = gains_of_pairs(table, pairs.repeat(50, 1), kind(0.7), number)[-4:]  # in parts
         for (i, j), gain in zip((pairs + shift).tolist(), found.tolist(), strict=True):
             slope = c[i] - c[j]
             deviation = math.sqrt(max(slope[i] - slope[j], 0.0))
