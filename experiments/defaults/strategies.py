@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import ttest_1samp
 from torch import Tensor
 
 from botorch_pref.cli.parser import count
@@ -355,6 +356,28 @@ def summary_text(table: pd.DataFrame) -> str:
     return "\n\n".join([text, *parts])
 
 
+def by_problem_text(table: pd.DataFrame) -> str:
+    """What each strategy gains on the first, problem by problem, and whether it may be chance."""
+    first, rows = table["strategy"].iloc[0], []
+    shares = [name for name in table if str(name).startswith("share_")]
+    for strategy, own in table.groupby("strategy", sort=False):
+        both = own.merge(table[table["strategy"] == first], on=["problem", "seed"])
+        for problem, part in both.groupby("problem", sort=False):
+            if strategy != first and len(part) > 1:
+                last = next(name for name in shares[::-1] if part[f"{name}_x"].notna().all())
+                gain = np.log(part[f"{last}_x"] / part[f"{last}_y"])
+                row = {"strategy": strategy, "problem": problem, "runs": len(part)}
+                row |= {"to first": f"{gain.mean():+.2f} ± {gain.sem():.2f}"}
+                rows.append(row | {"p": ttest_1samp(gain, 0.0).pvalue if gain.any() else 1.0})
+    if not rows:
+        return ""
+    found = pd.DataFrame(rows).sort_values("p", kind="stable")
+    left = np.arange(len(found), 0, -1)
+    found["p (Holm)"] = np.minimum(np.maximum.accumulate(left * found["p"]), 1.0)
+    text = f"after the last duels, log ratios to {first}; p: by t-tests, and of all after Holm\n"
+    return text + found.sort_index().to_string(index=False, float_format="%.2g")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the loops from the command line."""
     parser = Parser(prog="experiments strategies", description=str(__doc__))
@@ -383,5 +406,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
     table.to_csv(arguments.out / "strategies.csv", index=False)
-    print(summary_text(table))
+    print(f"{summary_text(table)}\n\n{by_problem_text(table)}".rstrip())
     return 0

@@ -13,6 +13,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from linear_operator import to_dense
+from scipy import stats
 
 from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.runner.experiment import build_strategy
@@ -332,6 +333,32 @@ def test_the_loops_that_chose_the_default_strategy(tmp_path: Path) -> None:
     again = strategies.strategies_table(["linear4"], rivals, **options)
     assert again["seconds"].tolist() == seconds[:2]  # read, not run
     assert "pairwise-gp" in strategies.summary_text(table)
+
+
+def test_where_a_strategy_is_ahead_of_the_default_one() -> None:
+    """Tests are paired, and Holm's p-values count how many there are."""
+    rng, names = np.random.default_rng(0), ("linear4", "wave1", "mixed")
+    rows = [
+        (name, who, seed) for name in names for who in ("default", "other") for seed in range(6)
+    ]
+    table = pd.DataFrame(rows, columns=["problem", "strategy", "seed"])
+    table["share_15"], table["share_60"] = rng.uniform(0.1, 0.9, size=(2, len(table)))
+    table.loc[(table["problem"] == "wave1") & (table["strategy"] == "other"), "share_60"] *= 1e-3
+    wide = np.log(table.pivot(index="seed", columns=["problem", "strategy"], values="share_60"))
+    own = {name: stats.ttest_rel(wide[name]["other"], wide[name]["default"]) for name in names}
+    p = {name: float(found.pvalue) for name, found in own.items()}
+    second, third = sorted(set(names) - {"wave1"}, key=p.__getitem__)
+    holm = {"wave1": 3 * p["wave1"], second: min(2 * p[second], 1.0)}
+    holm[third] = max(holm[second], p[third])
+    lines = strategies.by_problem_text(table).splitlines()[2:]
+    for line, name in zip(lines, names, strict=True):
+        who, problem, runs, gain, _, error, *found = line.split()
+        assert (who, problem, runs) == ("other", name, "6")
+        difference = wide[name]["other"] - wide[name]["default"]
+        assert float(gain) == pytest.approx(difference.mean(), abs=0.006)
+        assert float(error) == pytest.approx(difference.std() / math.sqrt(6), abs=0.006)
+        assert [float(x) for x in found] == pytest.approx([p[name], holm[name]], rel=0.06)
+    assert strategies.by_problem_text(table[table["seed"] == 0]) == ""
 
 
 def test_problems_and_rivals_of_the_default_strategy() -> None:
