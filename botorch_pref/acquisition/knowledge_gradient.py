@@ -27,7 +27,7 @@ _NO_SHARE = 1e-10  # of the largest variance of a combination of items: likewise
 _DRAWS, _SEQUENCES = 2048, 512  # of the items of a question; of several answers to it
 _CELLS, _FEWEST = 1 << 20, 128  # of a table of draws and answers; pairs of draws
 _CHUNK = 256  # rows of a joint posterior beside the reference
-_PAIRS = 128  # of a table at once, so that what they need stays in the cache
+_PAIRS = 128  # of a table at once; a thousand at once take twice as long
 _REACH, _STEP = 8.0, 0.25  # of the grid, in standard deviations of the difference
 _SHARPEST = 12.0  # a link's scale in standard deviations, which the grid resolves
 
