@@ -17,9 +17,11 @@ from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
+from botorch_pref.inference.finite import argmax_with_random_ties
 from botorch_pref.queries import Duel, Query
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.space import SearchSpace
+from botorch_pref.strategies.utility import better_of_two
 
 _RAW_SAMPLES, _RESTARTS, _SAMPLES = 128, 4, 64
 
@@ -27,8 +29,8 @@ _RAW_SAMPLES, _RESTARTS, _SAMPLES = 128, 4, 64
 class PairwiseEUBO:
     r"""``PairwiseGP`` of items in the unit cube, refitted for every duel; the first is random.
 
-    Choices are compared by EUBO pair by pair, and recommendations are of the largest posterior
-    mean in the whole space.
+    EUBO of all pairs of choices is of their joint posterior, as one model call for each pair takes
+    minutes; recommendations are of the largest posterior mean in the whole space.
 
     Args:
         space: A box of real numbers, or choices.
@@ -50,6 +52,9 @@ class PairwiseEUBO:
             if self.space.choices is None:
                 return Duel(self.num_asked, self.space.sample(2, seed))
             rows = tuple(self.space.sample_rows(2, seed).tolist())
+            return Duel(self.num_asked, self.space.table[list(rows)], rows)
+        if self.space.choices is not None:
+            rows = self._best_rows(seed)
             return Duel(self.num_asked, self.space.table[list(rows)], rows)
         return Duel(self.num_asked, *self._best(self._rule(self.fitted(), seed), 2, seed))
 
@@ -89,6 +94,17 @@ class PairwiseEUBO:
     def _rule(self, model: PairwiseGP, seed: int) -> AcquisitionFunction:
         return AnalyticExpectedUtilityOfBestOption(pref_model=model)
 
+    def _best_rows(self, seed: int) -> tuple[int, ...]:
+        """The choices whose better one is expected to be best, ties broken at random."""
+        model, number = self.fitted(), len(self.space.table)
+        with torch.no_grad():
+            found = model.posterior(self.space.table)
+        either = better_of_two(found.mean.squeeze(-1), found.mvn.covariance_matrix)
+        pairs = torch.triu_indices(number, number, 1).T
+        values = either[pairs[:, 0], pairs[:, 1]]
+        noise = torch.rand(len(values), generator=torch.Generator().manual_seed(seed)).to(values)
+        return tuple(pairs[argmax_with_random_ties(values, noise)].tolist())
+
     def _recommended(self) -> tuple[Tensor, tuple[int, ...] | None]:
         seed = derive_seed(self.seed, "recommend", len(self.comparisons))
         items, rows = self._best(PosteriorMean(self.fitted()), 1, seed)
@@ -108,7 +124,7 @@ class PairwiseEUBO:
 
 
 class PairwiseQEUBO(PairwiseEUBO):
-    r"""The same with qEUBO, which averages over draws (Astudillo et al. 2023)."""
+    r"""The same, on boxes with qEUBO, which averages over draws (Astudillo et al. 2023)."""
 
     def _rule(self, model: PairwiseGP, seed: int) -> AcquisitionFunction:
         sampler = SobolQMCNormalSampler(torch.Size([_SAMPLES]), seed=seed % 2**31)

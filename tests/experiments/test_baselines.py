@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition.preference import AnalyticExpectedUtilityOfBestOption
+from botorch.models import PairwiseGP
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from scipy import stats
 from torch import Tensor
 
 from botorch_pref.queries import Duel, Evaluate, Label, Query
 from botorch_pref.randomness import derive_seed
+from botorch_pref.space import SearchSpace
 from botorch_pref.strategies import COBOL, Strategy
 from experiments.baselines import (
     GPTS,
@@ -25,6 +28,7 @@ from experiments.baselines import (
     RandomValues,
 )
 from experiments.baselines.kernel_self_sparring import Rows
+from experiments.baselines.pairwise_gp import PairwiseEUBO
 from experiments.baselines.skew_gp import believed_values
 from experiments.cobol.candidates import BeliefCOBOL, ConstrainedCOBOL, PinpointCOBOL
 from experiments.problems import ExpertBenchmark
@@ -155,6 +159,21 @@ def test_draws_of_skew_gp_are_of_the_truncated_prior() -> None:
 
 
 # ------------------------------------------------------------------ experts
+
+
+def test_pairs_of_choices_by_eubo_of_each_with_the_fitted_model() -> None:
+    rival = PairwiseEUBO(SearchSpace(choices=TABLE), seed=4)
+    for _ in range(6):
+        rival.tell(query := rival.ask(), answer(query))
+    rows, model = rival.ask().row_indices, rival.fitted()
+    assert rows is not None
+    start = PairwiseGP(rival.items, torch.tensor(rival.comparisons)).covar_module
+    assert not torch.equal(model.covar_module.outputscale, start.outputscale)
+    rule = AnalyticExpectedUtilityOfBestOption(pref_model=model)
+    pairs = torch.combinations(torch.arange(len(TABLE)))
+    with torch.no_grad():
+        values = rule(TABLE[pairs])
+        torch.testing.assert_close(rule(TABLE[list(rows)]), values.amax(dim=0, keepdim=True))
 
 
 @pytest.mark.parametrize(
