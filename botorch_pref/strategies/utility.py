@@ -61,6 +61,7 @@ PAPER_MODEL = {"kernel": "matern", "lengthscale": 0.1, "penalty": 0.05}
 # Modes of the priors that strategies learn under: about the package's, and rougher ones of less
 # spread. Items differ in every dimension: the rougher lengthscale grows with its root.
 _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
+_SMOOTH_OF_MANY = 0.4  # of choices of many columns, times the root of their number
 # Of the prior mean towards the border of a box; a level one has to be so many nats likelier.
 _FALL, _AGAINST_FALL = 0.5, 0.2
 # In more dimensions than these, answers tell at first little but which way is up: what is believed
@@ -123,7 +124,9 @@ class UtilityLearner:
     likelier by 0.2 nats. In more than eight dimensions half a nat counts against either of these
     for a slope, which has four fifths of the variance, beside a mean that falls by 1.3 logits times
     that root; see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget is learnt as
-    well: rows of a table differ in more than its columns tell.
+    well: rows of a table differ in more than its columns tell. In more than eight columns they are
+    so far apart that the package's lengthscales would take them for unrelated; there the prior's
+    mode is 0.4 times the root of the number of columns.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a
@@ -323,8 +326,12 @@ class UtilityLearner:
 
     def _prior_modes(self) -> tuple[dict[str, float], dict[str, float]]:
         """Those of a smooth and of a rough utility."""
-        rough = min(_ROUGH * math.sqrt(self.space.num_features), _SMOOTH)
-        return {"lengthscale": _SMOOTH}, {"lengthscale": rough, "outputscale": _ROUGH_OUTPUTSCALE}
+        root, is_table = math.sqrt(self.space.num_features), self.space.choices is not None
+        # On a box a slope is believed there; rows that far apart would be unrelated.
+        many = is_table and self.space.num_features > _NOT_MANY
+        smooth = _SMOOTH_OF_MANY * root if many else _SMOOTH
+        rough = min(_ROUGH * root, smooth)
+        return {"lengthscale": smooth}, {"lengthscale": rough, "outputscale": _ROUGH_OUTPUTSCALE}
 
     def _default_kernel(
         self,

@@ -307,6 +307,20 @@ def test_more_dimensions_are_wider(dim: int, rough: float) -> None:
         assert lengthscale.flatten().tolist() == pytest.approx([mode] * dim)
 
 
+@pytest.mark.parametrize("dim", [3, 9, 64, 768])
+def test_rows_of_many_columns_are_not_unrelated(dim: int) -> None:
+    """Typical rows are correlated alike before any answer, however many columns tell of them."""
+    learner = UtilityLearner(SearchSpace(choices=rand(100, dim)))
+    smooth, rougher = (learner._default_kernel({}, modes) for modes in learner._prior_modes())
+    typical = []
+    for kernel in (smooth, rougher):
+        kernel.base_kernel.nugget = 1e-6
+        matrix = kernel(rand(100, dim)).to_dense().detach()
+        typical.append(float(matrix.median()) / float(matrix.diagonal().max()))
+    assert 0.4 < typical[0] < 0.6
+    assert 0.005 < typical[1] < 0.1
+
+
 def test_a_fit_is_that_of_the_evidence() -> None:
     learner = make()
     assert not learner.refit()
