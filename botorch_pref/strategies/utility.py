@@ -327,7 +327,7 @@ class UtilityLearner:
     def _prior_modes(self) -> tuple[dict[str, float], dict[str, float]]:
         """Those of a smooth and of a rough utility."""
         root, is_table = math.sqrt(self.space.num_features), self.space.choices is not None
-        # On a box a slope is believed there; rows that far apart would be unrelated.
+        # Rows of many columns lie far apart; on a box a slope is believed there instead.
         many = is_table and self.space.num_features > _NOT_MANY
         smooth = _SMOOTH_OF_MANY * root if many else _SMOOTH
         rough = min(_ROUGH * root, smooth)
