@@ -33,6 +33,7 @@ from botorch_pref.strategies.registry import (
     strategy_name,
     strategy_names,
 )
+from botorch_pref.study.dimensions import ROW
 from botorch_pref.study.recommendation import Recommendation
 from botorch_pref.study.study import Study
 
@@ -257,14 +258,14 @@ class Ask(Session):
     def shown(self, study: Study, query: Query) -> str:
         """All items as columns, what differs marked."""
         items = query.items[[*query.shown]]
-        texts = [study.value_texts(item) for item in items]
-        if len({*map(tuple, texts)}) < len(texts):
-            texts = [study.value_texts(item, fine=True) for item in items]
+        shown = study.shown(items)
         rows: list[tuple[str, ...]] = [("", *map(str, range(1, len(items) + 1)), "")]
-        if query.row_indices is not None:
-            rows.append(("choice", *(f"#{query.row_indices[i]}" for i in query.shown), ""))
-        for dimension, *values in zip(study.dimensions, *texts, strict=True):
-            rows.append((dimension.label, *values, "*" if len({*values}) > 1 else ""))
+        if query.row_indices is not None and shown[0][0][0] is not ROW:
+            rows.append((ROW.label, *(f"#{query.row_indices[i]}" for i in query.shown), ""))
+        for same in zip(*shown, strict=True):
+            dimension, texts = same[0][0], [text for _, text in same]
+            differs = len({*texts}) > 1 and dimension is not ROW
+            rows.append((dimension.label, *texts, "*" if differs else ""))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for label, *values, mark in rows:

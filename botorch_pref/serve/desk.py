@@ -159,12 +159,8 @@ class Desk:
 
     def items(self, query: Query) -> list[dict[str, str]]:
         """The items as shown, each as texts by the labels of dimensions."""
-        items = query.items[[*query.shown]]
-        texts = [self.study.value_texts(item) for item in items]
-        if len({*map(tuple, texts)}) < len(texts):
-            texts = [self.study.value_texts(item, fine=True) for item in items]
-        labels = [dimension.label for dimension in self.study.dimensions]
-        return [dict(zip(labels, text, strict=True)) for text in texts]
+        shown = self.study.shown(query.items[[*query.shown]])
+        return [{dimension.label: text for dimension, text in one} for one in shown]
 
     def export(self) -> pd.DataFrame:
         """All answers with the names of people, what was shown, and the time taken."""

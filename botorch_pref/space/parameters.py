@@ -4,7 +4,8 @@ Real and whole numbers, on a linear or a logarithmic scale, are mapped to ``[0, 
 of ``k`` levels becomes ``k`` columns (one-hot encoding; Garrido-Merchan and Hernandez-Lobato,
 2020), of which its own is ``12 ** -0.5`` and the others are 0: under equal lengthscales any two
 levels are as far apart, ``6 ** -0.5``, as two random numbers of a range are in the root mean
-square. A model may learn a lengthscale for each level.
+square. A model may learn a lengthscale for each level. It does not see names: of a table, a
+category that every row has another level of tells nothing of what rows have in common.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import partial
 import torch
 from botorch.models.transforms.input import (
     ChainedInputTransform,
+    FilterFeatures,
     InputTransform,
     Log10,
     Normalize,
@@ -41,6 +43,7 @@ class Parameters:
         log: Numbers on a logarithmic scale.
         discrete: Whole numbers and categories.
         real: All others.
+        seen: Those that a model sees: all but names.
 
     Raises:
         SearchSpaceError: If the kinds contradict each other or the bounds.
@@ -52,6 +55,7 @@ class Parameters:
         integer: Sequence[int] = (),
         categorical: Sequence[int] = (),
         log: Sequence[int] = (),
+        choices: Tensor | None = None,
     ) -> None:
         dim = bounds.shape[-1]
         self.bounds = bounds
@@ -67,7 +71,10 @@ class Parameters:
             raise SearchSpaceError(f"`bounds` column {above[0]}: a category's first level is 0.")
         self.discrete = tuple(sorted({*self.integer, *self.categorical}))
         self.real = tuple(i for i in range(dim) if i not in self.discrete)
-        if many := [i for i in self.categorical if bounds[1, i] >= _MOST_LEVELS]:
+        names = () if choices is None else _names(choices, self.categorical)
+        self.seen = tuple(i for i in range(dim) if i not in names)
+        modelled = [i for i in self.categorical if i not in names]
+        if many := [i for i in modelled if bounds[1, i] >= _MOST_LEVELS]:
             raise SearchSpaceError(
                 f"`categorical` dimension {many[0]} has more than {_MOST_LEVELS} levels: a model "
                 "has a column for each."
@@ -95,7 +102,7 @@ class Parameters:
     @property
     def num_features(self) -> int:
         """How many columns a model sees: one for each number, one for each level."""
-        return self.bounds.shape[-1] + sum(number - 1 for number in self.levels.values())
+        return sum(self.levels.get(i, 1) for i in self.seen)
 
     def from_unit(self, unit: Tensor) -> Tensor:
         """``... x d`` uniform numbers in ``[0, 1]`` as items, all whole ones equally likely."""
@@ -151,18 +158,23 @@ class Parameters:
 
     def input_transform(self, num_markers: int = 0) -> InputTransform:
         """What maps items to what a model sees, further columns of markers left as they are."""
-        bounds, dim, log = self.bounds.clone(), self.bounds.shape[-1], list(self.log)
+        seen, dim = list(self.seen), self.bounds.shape[-1]
+        bounds, size = self.bounds[:, seen], len(seen)
+        log = [seen.index(i) for i in self.log]
+        levels = {seen.index(i): k for i, k in self.levels.items() if i in seen}
         steps: dict[str, InputTransform] = {}
+        if size < dim:
+            steps["seen"] = FilterFeatures(torch.tensor([*seen, *range(dim, dim + num_markers)]))
         if log:
             bounds[:, log] = bounds[:, log].log10()
             steps["log"] = Log10(indices=log)
-        columns = [bounds[:, i : i + 1] for i in range(dim)]
-        if self.categorical:
+        columns = [bounds[:, i : i + 1] for i in range(size)]
+        if levels:
             encoders: dict[int, Callable[[Tensor], Tensor]] = {
-                i: partial(one_hot, num_classes=k) for i, k in self.levels.items()
+                i: partial(one_hot, num_classes=k) for i, k in levels.items()
             }
-            steps["levels"] = NumericToCategoricalEncoding(dim + num_markers, self.levels, encoders)
-            for i, k in self.levels.items():
+            steps["levels"] = NumericToCategoricalEncoding(size + num_markers, levels, encoders)
+            for i, k in levels.items():
                 columns[i] = bounds.new_tensor([[0.0], [_LEVEL_WIDTH]]).expand(2, k)
         box = torch.cat(columns, dim=-1)
         size = box.shape[-1]
@@ -172,6 +184,18 @@ class Parameters:
         else:
             unit = Normalize(size, bounds=box)
         return ChainedInputTransform(**steps, unit=unit) if steps else unit
+
+
+def _names(choices: Tensor, categorical: Sequence[int]) -> list[int]:
+    """Categories of ``n x d``-dim choices with ``n`` levels, if the other columns differ as well.
+
+    Without these a model could not tell rows apart by what it sees.
+    """
+    number = len(choices)
+    found = [i for i in categorical if len(choices[:, i : i + 1].unique()) == number]
+    others = [i for i in range(choices.shape[-1]) if i not in found]
+    tells = bool(others) and len(choices[:, others].unique(dim=0)) == number
+    return found if tells else []
 
 
 def checked_table(name: str, table: object) -> Tensor:

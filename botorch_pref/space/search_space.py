@@ -87,7 +87,9 @@ class SearchSpace:
             choices: ``n x d``-dim table of the items that may be asked. A row is an item,
                 also if its values stand in another row.
             integer: Dimensions that are whole numbers.
-            categorical: Dimensions that are categories: of ``k`` levels 0, ..., ``k - 1``.
+            categorical: Dimensions that are categories: of ``k`` levels 0, ..., ``k - 1``. One of
+                which every row of ``choices`` has another level names the rows: models do not see
+                it, unless they could not tell two rows apart without it.
             log: Dimensions that are searched and modelled on a logarithmic scale.
             inequality_constraints: Triples of ``indices``, ``coefficients`` and ``rhs``, as in
                 BoTorch: ``sum_i coefficients[i] x[indices[i]] >= rhs``. For a box, and for
@@ -103,7 +105,11 @@ class SearchSpace:
         if self.choices is not None and len(self.choices) < 2:
             raise SearchSpaceError("`choices` needs two rows at least, to choose between.")
         self.bounds = checked_bounds(bounds, self.choices, categorical)
-        self.parameters = Parameters(self.bounds, integer, categorical, log)
+        if self.choices is not None:
+            self._check_fit(self.choices)
+        self.parameters = Parameters(self.bounds, integer, categorical, log, self.choices)
+        if self.choices is not None:
+            self.parameters.check("choices", self.choices)
         unconstrained = {*self.parameters.categorical, *self.parameters.log}
         given = (inequality_constraints, equality_constraints)
         at_least, equal = (
@@ -113,9 +119,11 @@ class SearchSpace:
         self.inequality_constraints, self.equality_constraints = at_least, equal
         self.polytope: Polytope | None = None
         if at_least or equal:
+            if self.choices is not None:
+                raise SearchSpaceError(
+                    "A table of `choices` takes no constraints: leave out the rows that break them."
+                )
             self.polytope = Polytope(self.bounds, at_least, equal, self.parameters.integer)
-        if self.choices is not None:
-            self._check_choices(self.choices)
 
     @property
     def dim(self) -> int:
@@ -155,14 +163,15 @@ class SearchSpace:
 
     @property
     def num_features(self) -> int:
-        """The number of columns of :meth:`normalize`, above ``d`` with categories."""
+        """The number of columns of :meth:`normalize`: with categories not ``d``."""
         return self.parameters.num_features
 
     def normalize(self, items: Tensor) -> Tensor:
         r"""``... x d`` items as models see them, ``... x num_features``-dim.
 
         Numbers are mapped to ``[0, 1]``, on log scales by their logarithm; a category of ``k``
-        levels becomes ``k`` columns, of which its own is ``12 ** -0.5`` and the others are 0.
+        levels becomes ``k`` columns, of which its own is ``12 ** -0.5`` and the others are 0; names
+        of rows are left out.
         """
         if self.is_plain:
             return (items - self.bounds[0]) / (self.bounds[1] - self.bounds[0])
@@ -292,7 +301,9 @@ class SearchSpace:
 
     def subset(self, rows: Tensor) -> SearchSpace:
         """The same space with some rows of the choices alone."""
-        return SearchSpace(self.bounds, self.table[rows], **self._options())
+        part = SearchSpace(self.bounds, self.table[rows], **self._options())
+        part.parameters = self.parameters  # a category may name each of few rows by chance
+        return part
 
     def state_dict(self) -> dict[str, Any]:
         """Plain JSON; of what goes beyond bounds and choices only what there is.
@@ -387,7 +398,8 @@ class SearchSpace:
         linear = {name: [list(one) for one in getattr(self, name)] for name in _LINEAR}
         return {name: value for name, value in (kinds | linear).items() if value}
 
-    def _check_choices(self, choices: Tensor) -> None:
+    def _check_fit(self, choices: Tensor) -> None:
+        """Raises unless choices have the bounds' columns and device."""
         if choices.shape[-1] != self.dim:
             raise SearchSpaceError(
                 f"`choices` has {choices.shape[-1]} columns but `bounds` {self.dim}."
@@ -396,11 +408,6 @@ class SearchSpace:
             raise SearchSpaceError(
                 f"`choices` are on {choices.device}, but `bounds` on {self.bounds.device}."
             )
-        if self.polytope is not None:
-            raise SearchSpaceError(
-                "A table of `choices` takes no constraints: leave out the rows that break them."
-            )
-        self.parameters.check("choices", choices)
 
 
 def _check_number(n: object) -> None:

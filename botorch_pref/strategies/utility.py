@@ -35,7 +35,7 @@ from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import FinitePosterior, Regularizer
 from botorch_pref.inference.systems import prior_root
 from botorch_pref.kernels.comparison_bias import ComparisonBiasKernel, SeenBy, marked
-from botorch_pref.kernels.items import KernelName, default_covar_module
+from botorch_pref.kernels.items import NOT_MANY, KernelName, default_covar_module
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.kernels.slope import SlopeKernel
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood
@@ -64,9 +64,9 @@ _SMOOTH, _ROUGH, _ROUGH_OUTPUTSCALE = 0.7, 0.15, 1.5
 _SMOOTH_OF_MANY = 0.4  # of choices of many columns, times the root of their number
 # Of the prior mean towards the border of a box; a level one has to be so many nats likelier.
 _FALL, _AGAINST_FALL = 0.5, 0.2
-# In more dimensions than these, answers tell at first little but which way is up: what is believed
+# In many dimensions answers tell at first little but which way is up: what is believed
 # first is a slope of so much of the variance, and a fall with which the best item may be anywhere.
-_NOT_MANY, _SLOPE, _SLOPING_OUTPUTSCALE, _SLOPING_FALL = 8, 0.8, 1.0, 1.3
+_SLOPE, _SLOPING_OUTPUTSCALE, _SLOPING_FALL = 0.8, 1.0, 1.3
 _AGAINST_SLOPE = 0.5  # nats that count against either of the others there
 # Of a judge who hardly errs; Laplace's posterior is too wide there.
 _SURE_MODES, _SURE_NATS = {"outputscale": 50.0}, 0.5  # nats a dimension
@@ -326,9 +326,11 @@ class UtilityLearner:
 
     def _prior_modes(self) -> tuple[dict[str, float], dict[str, float]]:
         """Those of a smooth and of a rough utility."""
-        root, is_table = math.sqrt(self.space.num_features), self.space.choices is not None
+        # A category counts for one number, however many levels it has: see ``Parameters``.
+        dim, is_table = len(self.space.parameters.seen), self.space.choices is not None
+        root = math.sqrt(dim)
         # Rows of many columns lie far apart; on a box a slope is believed there instead.
-        many = is_table and self.space.num_features > _NOT_MANY
+        many = is_table and dim > NOT_MANY
         smooth = _SMOOTH_OF_MANY * root if many else _SMOOTH
         rough = min(_ROUGH * root, smooth)
         return {"lengthscale": smooth}, {"lengthscale": rough, "outputscale": _ROUGH_OUTPUTSCALE}
@@ -412,7 +414,7 @@ class UtilityLearner:
 
     def _beliefs(self, modes: Mapping[str, float]) -> Iterator[tuple[Prior, float]]:
         """A level mean, one that falls, and in many dimensions a slope; handicaps in nats."""
-        may_slope = self.falls and self.space.dim > _NOT_MANY
+        may_slope = self.falls and self.space.dim > NOT_MANY
         against = _AGAINST_SLOPE if may_slope else 0.0
         yield Prior(self._default_kernel({}, modes)), against + _AGAINST_FALL
         if self.falls:

@@ -13,6 +13,7 @@ from botorch_pref.space.search_space import SearchSpace
 _COARSE = 0.02  # of its range, to which a number is rounded to 1, 2 or 5 times a power of ten
 _DIGITS = 3  # of its range, to which it is exact where that is wanted
 _LOG_DIGITS, _MOST_DIGITS, _MOST_DECIMALS = 2, 6, 12
+_MOST_COLUMNS = 12  # of a table that a person reads
 _NAME = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<unit>[^()]*)\))?")
 # Columns of a study's history that are no dimension.
 _RESERVED = ("step", "kind", "index", "answer", "annotator", "told")
@@ -69,6 +70,18 @@ class Dimension(NamedTuple):
         if value not in self.levels:
             raise ValueError(f"{self.name!r} has no level {value!r}")
         return float(self.levels.index(str(value)))
+
+
+ROW = Dimension("choice")
+"""What the number of a row in a table is called."""
+
+
+def read_by_people(dimensions: Sequence[Dimension], space: SearchSpace) -> list[int]:
+    """The dimensions that tell a person what an item is: of a table of more than 12, its texts."""
+    numbers = range(len(dimensions))
+    if space.choices is None or len(dimensions) <= _MOST_COLUMNS:
+        return [*numbers]
+    return [i for i in numbers if dimensions[i].levels]
 
 
 def dimensions_of(

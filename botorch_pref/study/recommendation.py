@@ -14,7 +14,7 @@ from torch import Size, Tensor
 
 from botorch_pref.exceptions import StudyError
 from botorch_pref.inference.systems import joint_draws
-from botorch_pref.kernels.items import default_covar_module
+from botorch_pref.kernels.items import default_covar_module, default_lengthscale
 from botorch_pref.models.base import LaplaceMarginalLogLikelihood
 from botorch_pref.models.preference_gp import PreferenceGP
 from botorch_pref.randomness import derive_seed, seeded
@@ -89,11 +89,15 @@ class Beliefs:
             learner.refit(at_once=True)
             model = learner.model()
         else:
+            space = strategy.space
+            lengthscale = default_lengthscale(len(space.parameters.seen))  # of a category: one
             model = PreferenceGP.from_pairs(
                 pairs,
                 pairs.new_tensor([answer for _, answer in found]),
-                covar_module=default_covar_module(strategy.space.num_features, Size()),
-                input_transform=strategy.space.input_transform(),
+                covar_module=default_covar_module(
+                    space.num_features, Size(), lengthscale=lengthscale
+                ),
+                input_transform=space.input_transform(),
             )
             with seeded(derive_seed(strategy.seed, "fit beliefs", len(told)), pairs.device):
                 fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))

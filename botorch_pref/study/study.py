@@ -23,7 +23,13 @@ from botorch_pref.queries import Answer, Answered, Duel, Query
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import Strategy
 from botorch_pref.strategies.registry import DEFAULT_STRATEGY, get_strategy, strategy_class
-from botorch_pref.study.dimensions import Dimension, dimensions_of, value_text
+from botorch_pref.study.dimensions import (
+    ROW,
+    Dimension,
+    dimensions_of,
+    read_by_people,
+    value_text,
+)
 from botorch_pref.study.file import ENTRIES, StudyFile, json_object
 from botorch_pref.study.recommendation import Beliefs, Recommendation, StoppingRule, recommendation
 from botorch_pref.study.rewind import apply, difference
@@ -340,13 +346,13 @@ class Study:
         table = pd.DataFrame(rows, columns=["step", "kind", *items, "answer"])
         table = table.astype({"step": "int64", "kind": "str", "answer": "float64", **indices})
         annotators = [query.annotator for query, _ in self.strategy.history]
-        table["annotator"] = pd.Series(annotators, dtype="object")
+        last = {"annotator": pd.Series(annotators, dtype="object")}
         if "shown" not in table:  # a dimension of that name is as old as its file
             orders = [[str(i + 1) for i in query.shown] for query, _ in self.strategy.history]
-            table["shown"] = pd.Series([" ".join(order) for order in orders], dtype="str")
+            last["shown"] = pd.Series([" ".join(order) for order in orders], dtype="str")
         told = pd.Series([*self._content.told], dtype="str")
-        table["told"] = pd.to_datetime(told, format="ISO8601", utc=True)
-        return table
+        last["told"] = pd.to_datetime(told, format="ISO8601", utc=True)
+        return pd.concat([table, pd.DataFrame(last)], axis=1)
 
     def ask(self, annotator: str | None = None) -> Query:
         r"""The open query of an annotator, or a new one, which is saved.
@@ -437,16 +443,28 @@ class Study:
 
     def describe(self, item: Tensor, fine: bool = False) -> str:
         """A ``d``-dim item with names and units, as in ``"milk 34 ml, sugar 2.1 g"``."""
-        texts = zip(self.dimensions, self.value_texts(item, fine), strict=True)
+        texts = self._shown(item, fine)
         return ", ".join(" ".join(filter(None, (one.name, text, one.unit))) for one, text in texts)
 
-    def value_texts(self, item: Tensor, fine: bool = False) -> list[str]:
-        """The values of a ``d``-dim item for a person, without names and units.
+    def shown(self, items: Tensor) -> list[list[tuple[Dimension, str]]]:
+        """What a person is shown of each of ``k x d``-dim items: dimensions, and values as text.
 
-        On a box they are rounded to a fiftieth of their range, or to a thousandth (``fine``).
+        On a box values are rounded to a fiftieth of their range, or to a thousandth where two items
+        would look the same. Of a table of more than 12 columns, such as embeddings, the row's
+        number and the columns that are texts are shown.
         """
-        values = enumerate(self._values(item).values())
-        return [value_text(value, i, self.space, fine) for i, value in values]
+        coarse = [self._shown(item) for item in items]
+        if all(one not in coarse[:i] for i, one in enumerate(coarse)):
+            return coarse
+        return [self._shown(item, fine=True) for item in items]
+
+    def _shown(self, item: Tensor, fine: bool = False) -> list[tuple[Dimension, str]]:
+        values, own = [*self._values(item).values()], read_by_people(self.dimensions, self.space)
+        texts = [(self.dimensions[i], value_text(values[i], i, self.space, fine)) for i in own]
+        if len(own) == len(values):
+            return texts
+        row = int((self.space.table == item).all(-1).nonzero()[0])
+        return [(ROW, f"#{row}"), *texts]
 
     def close(self) -> None:
         """Let others write; all is saved already."""

@@ -3,7 +3,8 @@ r"""Held-out log probabilities: which inference believes rightly with learnt hyp
 A simulated judge answers random duels; each model is built and fitted to them and then predicts
 4096 other random pairs. The score of a model is the expected log probability of an answer, known
 as the judge's own probabilities are. Utilities are Hartmann's function in six dimensions and the
-yields of 60 catalysts, standardised and multiplied by the root of the output scale, in logits.
+yields of 60 catalysts, standardised and multiplied by the root of the output scale, in logits; the
+problems of :mod:`experiments.defaults.strategies` may be named in their place.
 Light fields were compared by people (see ``data``): half of the pairs are held out, and the share
 of their answers stands for the probability.
 
@@ -47,12 +48,13 @@ from botorch_pref.cli.parser import count
 from botorch_pref.exceptions import LaplaceConvergenceWarning, UnsupportedError
 from botorch_pref.models import FullyBayesianPreferenceGP, PreferenceGP
 from botorch_pref.models.base import Inference, LaplaceMarginalLogLikelihood
-from botorch_pref.problems import get_problem
+from botorch_pref.problems import PreferenceProblem, get_problem
 from botorch_pref.progress import tracked
 from botorch_pref.randomness import derive_seed, seeded
 from botorch_pref.runner import num_threads
 from experiments.arguments import Parser, add_seeds, positive
 from experiments.defaults.loop import PAIRWISE_GP, build_model, check_model
+from experiments.defaults.strategies import PROBLEMS, make_problem
 
 PEOPLE = "light-field"
 FUNCTIONS = ("catalyst", "hartmann6", PEOPLE)
@@ -68,7 +70,7 @@ class Beliefs(NamedTuple):
     r"""One model fitted to duels of one seed.
 
     Attributes:
-        function: One of ``FUNCTIONS``.
+        function: One of ``FUNCTIONS``, or of the closed loops' ``PROBLEMS``.
         output_scale: The variance of the utilities, in squared logits; 0 for people's answers.
         num_duels: How many answers there are.
         seed: Of pairs and answers, which all models share.
@@ -225,10 +227,11 @@ def _people() -> tuple[Tensor, Tensor]:
 def _known(function: str) -> tuple[Tensor, Tensor]:
     """Items in the unit cube that duels are between, and their standardised utilities."""
     if function == "catalyst":
-        problem = get_problem(function, dedupe="mean")
-        items = problem.choices
+        problem: PreferenceProblem = get_problem(function, dedupe="mean")
     else:
-        problem = get_problem(function)
+        problem = make_problem(function)
+    items = problem.choices
+    if items is None:
         items = draw_sobol_samples(problem.bounds, n=2**13, q=1, seed=0).squeeze(-2)
     utilities = problem(items)
     low, high = problem.bounds
@@ -316,8 +319,9 @@ def beliefs_table(
     Raises:
         UnsupportedError: If a function or a model is unknown.
     """
-    for name in set(functions) - set(FUNCTIONS):
-        raise UnsupportedError(f"unknown function {name!r}; there are {', '.join(FUNCTIONS)}.")
+    known = (*FUNCTIONS, *PROBLEMS)
+    for name in set(functions).difference(known):
+        raise UnsupportedError(f"unknown function {name!r}; there are {', '.join(known)}.")
     for name in models:
         inference, _, prior = name.partition("@")
         if inference not in MODELS:

@@ -243,6 +243,7 @@ _TABLES: dict[str, Callable[[], TableProblem]] = {
     "light-fields": light_fields,
     "unrelated": partial(unrelated, 0),
 }
+PROBLEMS = (*_BOXES, *_TABLES)
 CHOOSING = (
     *("branin", "hartmann3", "levy5", "ackley3", "linear4", "quadratic3"),
     *("catalyst", "ackley-100", "hartmann3-150", "embeddings"),
@@ -389,8 +390,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS / "strategies", help="a folder")
     arguments = parser.parse_args(argv)
     for name in arguments.problems:
-        if name not in (*_BOXES, *_TABLES):
-            parser.error(f"unknown problem {name!r}; there are {', '.join((*_BOXES, *_TABLES))}")
+        if name not in PROBLEMS:
+            parser.error(f"unknown problem {name!r}; there are {', '.join(PROBLEMS)}")
     for name in arguments.strategies:
         if name not in STRATEGIES:
             parser.error(f"unknown strategy {name!r}; there are {', '.join(STRATEGIES)}")

@@ -102,6 +102,20 @@ def test_choices(typed: Type, capsys: Capture) -> None:
     assert study.dimensions[1].label == "size (m2)"
 
 
+def test_embeddings(typed: Type, capsys: Capture) -> None:
+    """Pictures that 64 columns describe are asked about by their names."""
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randn(20, 64, generator=generator).tolist()
+    lines = [f"{i}.jpg,{','.join(f'{x:.3f}' for x in row)}" for i, row in enumerate(numbers)]
+    header = ",".join(["file", *(f"e{i}" for i in range(64))])
+    Path("pictures.csv").write_text("\n".join([header, *lines]))
+    assert typed("1 2 1", "--choices", "pictures.csv") == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"    choice +#(\d+) +#(\d+)\n    file +\1\.jpg +\2\.jpg  \*\n1, 2,", shown)
+    assert "e63" not in shown
+    assert re.search(r"Recommended: choice #(\d+), file \1\.jpg;", shown)
+
+
 def test_what_is_drawn(typed: Type, monkeypatch: pytest.MonkeyPatch) -> None:
     """A map of a box, in which the recommended item is marked; of choices who wins."""
     figures = []

@@ -46,6 +46,31 @@ def test_the_default_kernel_is_at_its_modes(batch_shape: tuple[int, ...]) -> Non
     assert len(list(kernel.named_priors())) == 2
 
 
+@pytest.mark.parametrize("dim", [1, 8, 9, 64, 768])
+def test_the_lengthscale_grows_as_distances_do(dim: int) -> None:
+    """No jump beyond eight dimensions, and neighbours of 8 and of 768 columns are as alike."""
+    mode = default_covar_module(dim, Size()).base_kernel.lengthscale
+    assert mode.shape == (1, dim)
+    expected = DEFAULT_LENGTHSCALE * max(1.0, dim / 8) ** 0.5
+    torch.testing.assert_close(mode, torch.full_like(mode, expected))
+
+
+def test_rows_of_many_columns_teach_of_each_other() -> None:
+    """Of 60 duels of 40 rows, each a mixture of three factors, other rows' order is learnt."""
+    columns, factors = rand(3, 400, seed=1) - 0.5, rand(80, 3, seed=2)
+    X = factors @ columns
+    X = (X - X.amin(0)) / (X.amax(0) - X.amin(0))
+    utility = factors @ torch.tensor([4.0, 2.0, -3.0], dtype=torch.double)
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.stack([torch.randperm(40, generator=generator)[:2] for _ in range(60)])
+    order = utility[rows].argsort(dim=-1, descending=True)
+    model = PreferenceGP(X[:40], rows.gather(1, order))
+    fit_gpytorch_mll(LaplaceMarginalLogLikelihood(model.likelihood, model))
+    with torch.no_grad():
+        mean = model.posterior(X[40:]).mean.squeeze(-1)
+    assert torch.corrcoef(torch.stack([mean, utility[40:]]))[0, 1] > 0.9
+
+
 def test_the_ranges_that_the_docstring_tells() -> None:
     ends = [end for mode, width in PRIORS for end in interval(mode, width)]
     text = default_covar_module.__doc__ or ""

@@ -223,6 +223,35 @@ def test_choices_with_kinds() -> None:
     assert read.state_dict() == space.state_dict()
 
 
+def test_names_of_rows_are_not_seen_by_models() -> None:
+    """A category that each row has another level of, unless rows are alike without it."""
+    numbers = torch.tensor([[1e-3, 5.0], [1e-2, 3.0], [1.0, 5.0], [1e-3, 9.0]], dtype=DOUBLE)
+    kinds = torch.tensor([[0.0], [1.0], [1.0], [0.0]], dtype=DOUBLE)
+    names = torch.tensor([[2.0], [0.0], [3.0], [1.0]], dtype=DOUBLE)
+    plain = SearchSpace(choices=torch.cat([numbers, kinds], -1), log=[0], categorical=[2])
+    rows = torch.cat([numbers[:, :1], names, numbers[:, 1:], kinds], dim=-1)
+    space = SearchSpace(choices=rows, log=[0], categorical=[1, 3])
+    assert space.parameters.seen == (0, 2, 3)
+    assert space.num_features == plain.num_features == 4
+    torch.testing.assert_close(space.normalize(rows), plain.normalize(plain.table))
+    marked = torch.cat([rows, torch.arange(4.0, dtype=DOUBLE).unsqueeze(-1)], dim=-1)
+    seen = space.input_transform(num_markers=1)(marked)
+    torch.testing.assert_close(seen, torch.cat([space.normalize(rows), marked[:, -1:]], dim=-1))
+    # Of two rows each has another kind, which stays what it was in the whole table.
+    part = space.subset(torch.tensor([0, 1]))
+    torch.testing.assert_close(part.normalize(part.table), space.normalize(rows[:2]))
+    # Without the names rows 0 and 1 would be the same item, and without numbers all of them.
+    twins = torch.cat([numbers[[0, 0, 2, 3]], names], dim=-1)
+    assert SearchSpace(choices=twins, categorical=[2]).num_features == 6
+    assert SearchSpace(choices=names, categorical=[0]).num_features == 4
+    # Categories have 1,000 levels at most, as a model has a column for each; names any number.
+    number = 1500
+    many = torch.stack([torch.arange(number), torch.linspace(0.0, 1.0, number)], dim=-1).double()
+    assert SearchSpace(choices=many, categorical=[0]).num_features == 1
+    with pytest.raises(SearchSpaceError, match="dimension 0 has more than 1000 levels"):
+        SearchSpace(choices=many[:, :1], categorical=[0])
+
+
 def test_coefficients_keep_their_digits() -> None:
     """Lists are not rounded to single precision; scipy's solver would take what nearly fits."""
     cube = torch.tensor([[0.0] * 3, [3.0] * 3], dtype=DOUBLE)

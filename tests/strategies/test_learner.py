@@ -321,6 +321,32 @@ def test_rows_of_many_columns_are_not_unrelated(dim: int) -> None:
     assert 0.005 < typical[1] < 0.1
 
 
+@pytest.mark.parametrize("levels", [2, 7, 50])
+def test_a_category_counts_for_one_number(levels: int) -> None:
+    """However many levels it has, what is believed of the numbers beside it stays as it was."""
+    kinds = torch.arange(100).double() % levels
+    rows = torch.cat([kinds.unsqueeze(-1), rand(100, 2)], dim=-1)
+    mixed = UtilityLearner(SearchSpace(choices=rows, categorical=[0]))
+    assert mixed.space.num_features == levels + 2
+    assert mixed._prior_modes() == UtilityLearner(SearchSpace(choices=rand(100, 3)))._prior_modes()
+
+
+def test_names_of_rows_change_nothing() -> None:
+    """Not a question, nor what is recommended."""
+    numbers = rand(30, 2)
+    names = torch.randperm(30, generator=torch.Generator().manual_seed(0)).double()
+    named = SearchSpace(choices=torch.cat([numbers, names.unsqueeze(-1)], -1), categorical=[2])
+    asked = []
+    for space in (SearchSpace(choices=numbers), named):
+        strategy = DuelingKG(space=space, seed=0)
+        for _ in range(8):
+            query = strategy.ask()
+            strategy.tell(query, float(query.items[0, 0] > query.items[1, 0]))
+        asked.append([*(done.query.indices for done in strategy.history)])
+        asked[-1].append(strategy.recommend_index())
+    assert asked[0] == asked[1]
+
+
 def test_a_fit_is_that_of_the_evidence() -> None:
     learner = make()
     assert not learner.refit()
