@@ -91,7 +91,7 @@ def _space(parts: list[_Part]) -> SearchSpace:
 def read_choices(path: Path, media: Path | None = None) -> Domain:
     """Read a CSV file with a header; a column that is not all numbers is a category.
 
-    The column that names files of a folder is what is shown, and no dimension if there are others.
+    With a folder one column names its files, which are shown.
     """
     table, files = read_table(path, "--choices"), None
     if media is not None:
@@ -106,8 +106,6 @@ def read_choices(path: Path, media: Path | None = None) -> Domain:
                 "every row; one must."
             )
         files = tuple(table.iloc[:, named[0]].astype(str))
-        if len(table.columns) > 1:
-            table = table.drop(columns=table.columns[named[0]])
     columns, dimensions, categorical = [], [], []
     for number, name in enumerate(map(_plain, table.columns)):
         column, levels = table.iloc[:, number], tuple[str, ...]()

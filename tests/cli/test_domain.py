@@ -84,3 +84,19 @@ def test_what_looks_missing_may_be_a_level(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("sweetener,x\nNone,1\nNA,2\nhoney,3\n")
     assert read_choices(path).dimensions[0].levels == ("NA", "None", "honey")
+
+
+def test_the_column_that_names_files_is_no_feature(tmp_path: Path) -> None:
+    """It says which picture was the best; a model sees the numbers beside it alone."""
+    for name in "abc":
+        (tmp_path / f"{name}.png").touch()
+    path = tmp_path / "pictures.csv"
+    path.write_text("size,file\n1,b.png\n2,a.png\n3,c.png\n")
+    dimensions, space, files = read_choices(path, tmp_path)
+    assert files == ("b.png", "a.png", "c.png")
+    assert [one.name for one in dimensions] == ["size", "file"]
+    assert space.num_features == 1
+    path.write_text("file\nb.png\na.png\nc.png\n")  # nothing else tells them apart
+    assert read_choices(path, tmp_path).space.num_features == 3
+    with pytest.raises(UsageError, match="0 columns of .* name a file"):
+        read_choices(path, tmp_path / "elsewhere")
