@@ -187,15 +187,16 @@ class Parameters:
 
 
 def _names(choices: Tensor, categorical: Sequence[int]) -> list[int]:
-    """Categories of ``n x d``-dim choices with ``n`` levels, if the other columns differ as well.
+    """Categories of ``n x d``-dim choices with ``n`` levels, if rows differ without them as well.
 
-    Without these a model could not tell rows apart by what it sees.
+    Else a model could not tell some of them apart by what it sees.
     """
     number = len(choices)
     found = [i for i in categorical if len(choices[:, i : i + 1].unique()) == number]
     others = [i for i in range(choices.shape[-1]) if i not in found]
-    tells = bool(others) and len(choices[:, others].unique(dim=0)) == number
-    return found if tells else []
+    if found and others and len(choices[:, others].unique(dim=0)) == number:
+        return found
+    return []
 
 
 def checked_table(name: str, table: object) -> Tensor:

@@ -52,18 +52,21 @@ def test_values(base: Kernel) -> None:
     torch.testing.assert_close(kernel(items, diag=True), torch.ones(8, dtype=torch.double))
 
 
+@pytest.mark.parametrize("columns", [3, 12])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_which_rows_are_equal(dtype: torch.dtype) -> None:
+def test_which_rows_are_equal(dtype: torch.dtype, columns: int) -> None:
     """Also of a grid, where many sums are equal; batches are broadcast."""
     generator = torch.Generator().manual_seed(0)
     one = torch.randint(0, 3, (4, 1, 9, 3), generator=generator).to(dtype)
     other = torch.randint(0, 3, (5, 7, 3), generator=generator).to(dtype) + 0.0
+    one, other = (part.repeat_interleave(columns // 3, dim=-1) for part in (one, other))
     expected = (one.unsqueeze(-2) == other.unsqueeze(-3)).all(-1)
     assert expected.any()
     assert torch.equal(same_rows(one, other), expected)
     mirrored = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1e-9], [0.0, 0.0]]).to(dtype)
     assert torch.equal(same_rows(mirrored, mirrored), torch.eye(4, dtype=torch.bool))
     assert same_rows(one[..., :0, :], other).shape == (4, 5, 0, 7)
+    assert torch.equal(same_rows(-0.0 * other, 0.0 * other), torch.ones(5, 7, 7).bool())
 
 
 def test_gradients_and_batches() -> None:
