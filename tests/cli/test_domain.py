@@ -98,5 +98,5 @@ def test_the_column_that_names_files_is_no_feature(tmp_path: Path) -> None:
     assert space.num_features == 1
     path.write_text("file\nb.png\na.png\nc.png\n")  # nothing else tells them apart
     assert read_choices(path, tmp_path).space.num_features == 3
-    with pytest.raises(UsageError, match="0 columns of .* name a file"):
+    with pytest.raises(UsageError, match=r"0 columns of .* name a file"):
         read_choices(path, tmp_path / "elsewhere")
