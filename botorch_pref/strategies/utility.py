@@ -268,7 +268,7 @@ class UtilityLearner:
             if not all(isinstance(one["lengthscale"], list) for one in samples):
                 raise ComparisonDataError("`lengthscale` of samples must be lists.")
         elif values and self._kernel is None:
-            return fixed_values(values, self.space.num_features)
+            return fixed_values(self._of_seen(values), self.space.num_features)
         elif values and self._kernel is not None:
             known = dict(self._kernel.named_parameters())
             if values.keys() != known.keys():
@@ -279,6 +279,15 @@ class UtilityLearner:
             for name, value in values.items():
                 read_tensor(f"hyperparameters {name}", value, *known[name].shape)
         return dict(values)
+
+    def _of_seen(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Without lengthscales of names, which files of versions have whose models saw them."""
+        given, parameters = values.get("lengthscale"), self.space.parameters
+        owners = [i for i in range(self.space.dim) for _ in range(parameters.levels.get(i, 1))]
+        if not isinstance(given, list) or len(given) != len(owners):
+            return values
+        both = zip(owners, given, strict=True)
+        return {**values, "lengthscale": [one for i, one in both if i in parameters.seen]}
 
     @property
     def told(self) -> Told:

@@ -345,6 +345,14 @@ def test_names_of_rows_change_nothing() -> None:
         asked.append([*(done.query.indices for done in strategy.history)])
         asked[-1].append(strategy.recommend_index())
     assert asked[0] == asked[1]
+    # Of a version whose models saw names.
+    state = strategy.state_dict()
+    scales = state["progress"]["hyperparameters"]["lengthscale"]
+    assert len(scales) == 2
+    state["progress"]["hyperparameters"]["lengthscale"] = [*scales, *[3.0] * 30]
+    again = DuelingKG.from_state_dict(state)
+    assert again.learner.values["lengthscale"] == scales
+    assert again.ask().indices == strategy.ask().indices
 
 
 def test_a_fit_is_that_of_the_evidence() -> None:
