@@ -125,8 +125,8 @@ class UtilityLearner:
     for a slope, which has four fifths of the variance, beside a mean that falls by 1.3 logits times
     that root; see :class:`~botorch_pref.kernels.SlopeKernel`. Of choices a nugget is learnt as
     well: rows of a table differ in more than its columns tell. In more than eight columns they are
-    so far apart that the package's lengthscales would take them for unrelated; there the prior's
-    mode is 0.4 times the root of the number of columns.
+    so far apart that a lengthscale of 0.7 would take them for unrelated; there the smooth prior's
+    mode is 0.4 times the root of their number.
 
     Where two annotators or more are named, the model tells them apart; see
     :class:`~botorch_pref.models.AnnotatorEffects`. Not with ``"samples"``, ``kappa`` or a

@@ -13,7 +13,7 @@ from botorch_pref.space.search_space import SearchSpace
 _COARSE = 0.02  # of its range, to which a number is rounded to 1, 2 or 5 times a power of ten
 _DIGITS = 3  # of its range, to which it is exact where that is wanted
 _LOG_DIGITS, _MOST_DIGITS, _MOST_DECIMALS = 2, 6, 12
-_MOST_COLUMNS = 12  # of a table that a person reads
+_MOST_COLUMNS = 30  # of a table that a person reads: what a screen has room for
 _NAME = re.compile(r"(?P<name>[^()]+?)\s*(?:\((?P<unit>[^()]*)\))?")
 # Columns of a study's history that are no dimension.
 _RESERVED = ("step", "kind", "index", "answer", "annotator", "told")
@@ -77,7 +77,7 @@ ROW = Dimension("choice")
 
 
 def read_by_people(dimensions: Sequence[Dimension], space: SearchSpace) -> list[int]:
-    """The dimensions that tell a person what an item is: of a table of more than 12, its texts."""
+    """The dimensions that tell a person what an item is: of a table of more than 30, its texts."""
     numbers = range(len(dimensions))
     if space.choices is None or len(dimensions) <= _MOST_COLUMNS:
         return [*numbers]

@@ -450,7 +450,7 @@ class Study:
         """What a person is shown of each of ``k x d``-dim items: dimensions, and values as text.
 
         On a box values are rounded to a fiftieth of their range, or to a thousandth where two items
-        would look the same. Of a table of more than 12 columns, such as embeddings, the row's
+        would look the same. Of a table of more than 30 columns, such as embeddings, the row's
         number and the columns that are texts are shown.
         """
         coarse = [self._shown(item) for item in items]

@@ -219,12 +219,12 @@ def test_numbers_are_as_fine_as_their_range() -> None:
 
 
 def test_what_is_shown_of_embeddings(tmp_path: Path) -> None:
-    """Of more than 12 columns the row's number and the texts; of fewer all that there are."""
-    rows = torch.cat([torch.tensor([[2.0], [0.0], [1.0]]), torch.rand(3, 12)], dim=-1).double()
-    names = ["file", *(f"e{i}" for i in range(12))]
+    """Of more than 30 columns the row's number and the texts; of fewer all that there are."""
+    rows = torch.cat([torch.tensor([[2.0], [0.0], [1.0]]), torch.rand(3, 30)], dim=-1).double()
+    names = ["file", *(f"e{i}" for i in range(30))]
     space = SearchSpace(choices=rows, categorical=[0])
     levels = {"file": ["a.png", "b.png", "c.png"]}
-    with Study.create(tmp_path / "13.json", space, names=names, levels=levels) as study:
+    with Study.create(tmp_path / "31.json", space, names=names, levels=levels) as study:
         assert study.describe(rows[1]) == "choice #1, file a.png"
         told = [[(one.label, text) for one, text in item] for item in study.shown(rows[:2])]
         assert told == [
@@ -233,9 +233,9 @@ def test_what_is_shown_of_embeddings(tmp_path: Path) -> None:
         ]
         study.tell(study.ask(), 1.0)
         assert study.recommend().statement.startswith("choice #")
-        assert "first_e11" in study.history  # nothing is lost
+        assert "first_e29" in study.history  # nothing is lost
     numbers = SearchSpace(choices=rows[:, 1:])
-    with Study.create(tmp_path / "12.json", numbers, names=names[1:]) as study:
+    with Study.create(tmp_path / "30.json", numbers, names=names[1:]) as study:
         assert [one.name for one, _ in study.shown(rows[:1, 1:])[0]] == names[1:]
     unnamed = SearchSpace(choices=torch.rand(20, 768).double())
     with Study.create(tmp_path / "768.json", unnamed) as study:
