@@ -74,6 +74,7 @@ def test_flowers_are_shown_and_answered(tmp_path: Path) -> None:
             "depth",
             "line width",
             "colours",
+            "picture",
         ]
 
 
