@@ -80,7 +80,8 @@ _TOLERANCE = 1e-6  # of sites, in units of the posterior; the evidence is found 
 _LEAST_SHARE = 1e-12  # of the prior precision of a row, that a site has
 _DAMPING, _RECOVERY = 0.6, 1.05  # of steps, where sites come no closer and where they do
 _LEAST_LEVEL = -300.0  # of the factor of a choice, where its exponential is finite
-_MODE_STEPS = 3  # of Newton's method for the mode of a tilted distribution, which places nodes
+# The mode of a tilted distribution places nodes; it is found to a share of a standard deviation.
+_MODE_STEPS, _MODE_TOLERANCE = 60, 0.1
 _ADJOINT_STEPS = 2000
 
 # Edges of the panels of a quadrature: around the mode, in standard deviations there, and around
@@ -531,20 +532,10 @@ def _tilted_rows(
     likelihood: BlockLikelihood, answer: Tensor, weight: Tensor, m: Tensor, v: Tensor, near: Tensor
 ) -> Moments:
     """The moments of rows by quadrature."""
-    # Newton's method between two points where the slope has either sign.
     with torch.no_grad():  # the integrals do not depend on where their nodes are
-        score = likelihood.derivatives(m, answer, weight)[0]
-        low, high = torch.minimum(m, m + v * score), torch.maximum(m, m + v * score)
-        x = torch.minimum(torch.maximum(near, low), high)
-        for _ in range(_MODE_STEPS):
-            score, curvature, _ = likelihood.derivatives(x, answer, weight)
-            slope = score - (x - m) / v
-            low, high = torch.where(slope > 0, x, low), torch.where(slope > 0, high, x)
-            new = x + slope / (curvature.clamp_min(0.0) + 1.0 / v)
-            x = torch.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-        curvature = likelihood.derivatives(x, answer, weight)[1].clamp_min(0.0)
+        x, deviation = _tilted_mode(likelihood, answer, weight, m, v, near)
         bend = getattr(likelihood, "bend", (0.0, 1.0 / getattr(likelihood, "scale", 1.0)))
-        nodes, mass = _quadrature(x, (curvature + 1.0 / v).rsqrt(), v.sqrt(), bend, weight)
+        nodes, mass = _quadrature(x, deviation, v.sqrt(), bend, weight)
     log_density = likelihood.log_prob(nodes, answer, weight) - (nodes - m).square() / (2.0 * v)
     top = log_density.amax(0)
     density = mass * torch.exp(log_density - top)
@@ -561,6 +552,30 @@ def _tilted_rows(
         bend=(density * curvature).sum(0) - spread,
         mode=x,
     )
+
+
+def _tilted_mode(
+    likelihood: BlockLikelihood, answer: Tensor, weight: Tensor, m: Tensor, v: Tensor, near: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Modes, by Newton's method or bisection, and the standard deviations of Gaussians there."""
+    score = likelihood.derivatives(m, answer, weight)[0]
+    low, high = torch.minimum(m, m + v * score), torch.maximum(m, m + v * score)
+    x = torch.minimum(torch.maximum(near, low), high)
+    last = torch.full_like(x, torch.inf)
+    for _ in range(_MODE_STEPS):
+        score, curvature, _ = likelihood.derivatives(x, answer, weight)
+        deviation = (curvature.clamp_min(0.0) + 1.0 / v).rsqrt()
+        slope = score - (x - m) / v
+        move = slope * deviation.square()
+        done = move.abs() <= _MODE_TOLERANCE * deviation
+        if bool(done.all()):
+            break
+        low, high = torch.where(slope > 0, x, low), torch.where(slope > 0, high, x)
+        # Newton's method may go back and forth between the ends.
+        good = (x + move > low) & (x + move < high) & (move.abs() < 0.5 * last.abs())
+        last = torch.where(good, move, 0.5 * (low + high) - x)
+        x = torch.where(done, x, x + last)
+    return x, deviation
 
 
 def _gaussian_moments(block: Block, m: Tensor, v: Tensor) -> Moments:

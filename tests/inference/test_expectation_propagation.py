@@ -117,6 +117,18 @@ def test_one_row_has_the_moments_of_its_integral(link, answer, weight, variance,
     assert spread == pytest.approx(deviation, rel=2e-6)
 
 
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(("variance", "weight"), [(4.0, 20), (50.0, 20), (400.0, 4), (1e4, 400)])
+def test_sites_are_found_from_far_away(link, variance, weight):
+    """Where answers contradict the prior, Newton's method for the mode overshoots."""
+    block = Block(torch.tensor([[0]]), ITEM, tensor([1.0]), tensor([weight]), LINKS[link])
+    system = DualSystem(tensor([[variance]]), tensor([-20.0]), Observations([block], 1))
+    sites, near = find_sites(system, start=tensor([[1e-6], [0.0]])), find_sites(system)
+    assert bool(sites.converged)
+    torch.testing.assert_close(sites.log_evidence, near.log_evidence, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(sites.stacked, near.stacked, rtol=1e-4, atol=1e-8)
+
+
 # Several rows: a sequential implementation for the probit link, which shares no code.
 
 
