@@ -44,7 +44,7 @@ PARAMETERS: dict[str, BaseDistribution] = {
 }
 
 
-def open_study(storage: str, rule: str = "eubo", seed: int = 0) -> PreferentialStudy:
+def open_study(storage: str, rule: str = "kg", seed: int = 0) -> PreferentialStudy:
     """The study in a database, which is made where there is none."""
     study = create_study(
         n_generate=2,
@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Find the picture you like best, on a web page.")
     parser.add_argument("--storage", default="sqlite:///pictures.db", help="any URL of Optuna")
     parser.add_argument("--pictures", type=Path, default=Path("pictures"), help="folder of images")
-    parser.add_argument("--rule", choices=("ts", "eubo"), default="eubo")
+    parser.add_argument("--rule", choices=("kg", "ts", "eubo"), default="kg")
     args = parser.parse_args()
     args.pictures.mkdir(exist_ok=True)
     study = open_study(args.storage, args.rule)

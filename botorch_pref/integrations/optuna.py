@@ -33,12 +33,13 @@ from botorch_pref.queries import Answer, Answered, Choice, Duel, Worst
 from botorch_pref.randomness import derive_seed, derive_uniform
 from botorch_pref.space.search_space import SearchSpace
 from botorch_pref.strategies.base import next_best, same_item
+from botorch_pref.strategies.dueling_kg import DuelingKG
 from botorch_pref.strategies.pf_ts import MAX_PATH_RESAMPLES, TEMPERED
 from botorch_pref.strategies.utility import UtilityLearner, last_refit
 
 __all__ = ["PreferentialSampler"]
 
-_RULES = ("ts", "eubo")
+_RULES = ("kg", "ts", "eubo")
 _PREFERENTIAL = "preference:is_preferential"
 _PREFERENCE = "preference:values"
 _ON_THE_GRID = 1e-6
@@ -53,17 +54,19 @@ class PreferentialSampler(BaseSampler):
     shared by several processes. Two trials that are asked for before either has its parameters are
     the same ones with ``"eubo"``. Until there is an answer, trials fill the space.
 
-    ``"eubo"`` may settle where the first answers happen to lead, above all in many dimensions. With
-    ``n_startup_trials=10``, say, it begins with a sample of the whole space.
+    ``"eubo"`` begins in corners and may settle where the first answers happen to lead, above all in
+    many dimensions. With ``n_startup_trials=10``, say, it begins with a sample of the whole space.
 
     The page asks for the worst of all active trials, which is learnt as that: a softmax of their
     utilities, and of two a duel. What else a study reports is the best of several where one trial
     is better than all others, or else duels.
 
     Args:
-        rule: ``"ts"`` proposes the maximiser of one posterior path of the utility (Lazzaro et al.
-            2026), ``"eubo"`` the item whose duel with the best active trial has the largest
-            expected utility of the better one (Lin et al. 2022).
+        rule: ``"kg"`` proposes the item whose duel with the best active trial is worth most, by the
+            rule and the model of :class:`~botorch_pref.strategies.DuelingKG`; ``"ts"`` the
+            maximiser of one posterior path of the utility (Lazzaro et al. 2026); ``"eubo"`` the
+            item whose duel with the best active trial has the largest expected utility of the
+            better one (Lin et al. 2022).
         seed: The seed of all draws.
         n_startup_trials: How many trials fill the space, whatever the answers.
 
@@ -74,7 +77,7 @@ class PreferentialSampler(BaseSampler):
     Example:
         >>> from optuna_dashboard.preferential import create_study
         >>> study = create_study(
-        ...     n_generate=2, storage="sqlite:///study.db", sampler=PreferentialSampler("eubo")
+        ...     n_generate=2, storage="sqlite:///study.db", sampler=PreferentialSampler()
         ... )
         >>> while study.should_generate():
         ...     trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
@@ -82,7 +85,7 @@ class PreferentialSampler(BaseSampler):
 
     def __init__(
         self,
-        rule: Literal["ts", "eubo"] = "ts",
+        rule: Literal["kg", "ts", "eubo"] = "kg",
         *,
         seed: int = 0,
         n_startup_trials: int = 0,
@@ -92,6 +95,7 @@ class PreferentialSampler(BaseSampler):
         self.rule = rule
         self.seed = checked_seed(seed)
         self.n_startup_trials = check_count("n_startup_trials", n_startup_trials, 0)
+        self._fitted: tuple[Any, dict[str, Any]] | None = None
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -155,7 +159,7 @@ class PreferentialSampler(BaseSampler):
                 if trial.number not in refused and len(parameters.items([trial]))
             ]
             if told and found:
-                model = self._model(parameters, told)
+                model = self._learner(parameters.space, told).model()
                 with torch.no_grad():
                     means = model.posterior(parameters.items(found)).mean
                 return found[int(means.argmax())]
@@ -181,8 +185,13 @@ class PreferentialSampler(BaseSampler):
     ) -> Tensor:
         """The maximiser of the rule that is not to be avoided."""
         space, seed = parameters.space, derive_seed(self.seed, "optimizer", number)
-        model = self._model(parameters, told)
         asked = torch.cat([*(query.items for query, _ in told), active])
+        learner = self._learner(space, told)
+        model = learner.model()
+        if self.rule == "kg":
+            strategy = DuelingKG(space=space, seed=seed, known=told)
+            strategy.learner = learner
+            return strategy.challenger(_best_of(active if len(active) else asked, model), avoid)
         for rule in self._acquisitions(model, active if len(active) else asked, number):
             found = space.maximize(rule, seed=seed, starts=asked.unsqueeze(-2))
             if not same_item(space, found.items[0], avoid).any():
@@ -194,22 +203,38 @@ class PreferentialSampler(BaseSampler):
     ) -> Iterator[AcquisitionFunction]:
         """The rule, and what to try instead while it leads to an item that is to be avoided."""
         if self.rule == "eubo":
-            with torch.no_grad():
-                best = opponents[model.posterior(opponents.unsqueeze(-2)).mean.argmax()]
-            yield AnalyticExpectedUtilityOfBestOption(model, previous_winner=best.unsqueeze(0))
+            best = _best_of(opponents, model).unsqueeze(0)
+            yield AnalyticExpectedUtilityOfBestOption(model, previous_winner=best)
             return
         for attempt in range(1 + MAX_PATH_RESAMPLES):
             seed = derive_seed(self.seed, f"path {attempt}", number)
             yield ArmPath(DuelingThompsonSampling(model, scale=TEMPERED, seed=seed), 0)
 
-    def _model(self, parameters: Parameters, told: Sequence[Answered]) -> PreferenceGP:
-        """The model of some answers; it follows from these."""
-        learner, fitted = UtilityLearner(parameters.space, seed=self.seed), last_refit(len(told))
+    def _learner(self, space: SearchSpace, told: Sequence[Answered]) -> UtilityLearner:
+        """What is learnt from some answers, from which alone it follows."""
+        as_kg = self.rule == "kg"
+        learner = UtilityLearner(space, seed=self.seed, sure=as_kg, falls=as_kg)
+        fitted = last_refit(len(told))
         for number, (query, answer) in enumerate(told, start=1):
             learner.add(query, cast(Answer, answer))
             if number == fitted:
-                learner.refit()
-        return learner.model()
+                self._fit(learner)
+        return learner
+
+    def _fit(self, learner: UtilityLearner) -> None:
+        """Fit the hyperparameters, or take those that were fitted last to the same answers."""
+        told = [(type(query), query.items.tolist(), answer) for query, answer in learner.answered]
+        key = learner.space.state_dict(), told
+        if self._fitted is None or self._fitted[0] != key:
+            learner.refit()
+            self._fitted = key, learner.values
+        learner.values, learner.num_fitted = self._fitted[1], learner.told.size
+
+
+@torch.no_grad()
+def _best_of(items: Tensor, model: PreferenceGP) -> Tensor:
+    """That of ``k x d``-dim items with the largest posterior mean."""
+    return items[model.posterior(items.unsqueeze(-2)).mean.argmax()]
 
 
 class Answers(NamedTuple):

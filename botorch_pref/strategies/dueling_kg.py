@@ -15,9 +15,10 @@ from botorch_pref.acquisition.knowledge_gradient import (
     gains_of_pairs,
 )
 from botorch_pref.data.checks import checked_positive
-from botorch_pref.exceptions import ComparisonDataError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.systems import joint_draws
 from botorch_pref.kernels.comparison_bias import marked
+from botorch_pref.likelihoods import BernoulliLikelihood
 from botorch_pref.queries import Choice, Duel, Grade, Query, Ranking
 from botorch_pref.randomness import derive_seed
 from botorch_pref.strategies.base import Pair, UtilityStrategy
@@ -139,13 +140,8 @@ class DuelingKG(UtilityStrategy):
         pairs = _candidates(table.mean, table.covariance, generator)
         if self.space.choices is None:
             pairs = torch.cat([pairs, self._opposite_rows(items)])
-        link, barred = self.learner.link_of(annotator), self._is_barred(items, pairs)
-        if self.learner.inference == "ep":
-            either = better_of_two(table.mean, table.covariance)
-            gains = values = masked(either[pairs[:, 0], pairs[:, 1]], barred)
-        else:
-            gains = masked(gains_of_pairs(table, pairs, link, _REPEATS), barred)
-            values = table.mean[pairs].mean(-1) + _HORIZON * gains
+        link = self.learner.link_of(annotator)
+        gains, values = self._worth(table, pairs, link, self._is_barred(items, pairs))
         row = self._best_row(values)
         rows = self._with_more(pairs[row].tolist(), items, table.mean, table.covariance)
         found = (items[rows], None) if self.space.choices is None else self._rows(*rows)
@@ -156,14 +152,54 @@ class DuelingKG(UtilityStrategy):
             [gain] = gain_of_question(seen, rows, answers, (_REPEATS,))
         return gain, found
 
-    def _seen_table(self, annotator: str | None, generator: Generator) -> tuple[Tensor, SeenTable]:
-        """Items that may be the best, and what is known of them and of how someone sees them."""
+    def _worth(
+        self, table: SeenTable, pairs: Tensor, link: BernoulliLikelihood, barred: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The gain and the value of ``P x 2``-dim pairs of rows, less those that are barred."""
+        if self.learner.inference == "ep":
+            either = better_of_two(table.mean, table.covariance)
+            gains = masked(either[pairs[:, 0], pairs[:, 1]], barred)
+            return gains, gains
+        gains = masked(gains_of_pairs(table, pairs, link, _REPEATS), barred)
+        return gains, table.mean[pairs].mean(-1) + _HORIZON * gains
+
+    def challenger(self, item: Tensor, avoid: Tensor) -> Tensor:
+        r"""The ``d``-dim item whose duel with a given one is worth most, where that one stays.
+
+        Args:
+            item: ``d``-dim, of the box.
+            avoid: ``k x d``-dim items that a person must be able to tell it from.
+
+        Raises:
+            UnsupportedError: Of choices.
+        """
+        if self.space.choices is not None:
+            raise UnsupportedError("A challenger is of a box, not of `choices`.")
+        self._refit()
+        generator = Generator().manual_seed(self._seed("challenger"))
+        further = [*(query.items for query, _ in self.known), item.unsqueeze(0)]
+        items, table = self._seen_table(None, generator, torch.cat(further).to(item))
+        rows = torch.arange(len(items) - 1, device=items.device)
+        pairs = torch.stack([rows, torch.full_like(rows, len(rows))], dim=-1)
+        taken = torch.cat([avoid, item.unsqueeze(0)])
+        barred = self._same(items[:-1].unsqueeze(-2), taken).any(-1)
+        _, values = self._worth(table, pairs, self.learner.likelihood, barred)
+        return items[self._best_row(values)]
+
+    def _seen_table(
+        self, annotator: str | None, generator: Generator, further: Tensor | None = None
+    ) -> tuple[Tensor, SeenTable]:
+        """Items that may be the best, and what is known of them and of how someone sees them.
+
+        On a box ``further`` items are the last ones.
+        """
         learner = self.learner
         if self.space.choices is not None and not learner.own_utilities:
             found = self._posterior()
             return self._table, SeenTable.of_one(found.mean, found.covariance)
         model, is_box = self._model(), self.space.choices is None
         items = self._items_to_compare(model, generator) if is_box else self._table
+        items = items if further is None else torch.cat([items, further])
         view = learner.view(annotator)
         both = torch.cat([marked(items, 0), marked(items, view)]) if view else items
         with torch.no_grad():

@@ -19,6 +19,7 @@ from experiments.optuna.problems import ShownProblem, shown_problems
 
 BUILT_IN = "built-in"
 OURS = {
+    "kg": "PreferentialSampler('kg')",
     "ts": "PreferentialSampler('ts')",
     "eubo": "PreferentialSampler('eubo')",
     "ts-10": "PreferentialSampler('ts', n_startup_trials=10)",
@@ -35,8 +36,8 @@ _NOTES = (
     "f has a standard deviation of 3 over the cube. Under one seed all samplers meet the same "
     "noise of answers and begin with the same two trials, which are uniform draws.",
     "Regrets are relative to that of the mean utility: 0 is the best item, 1 an average one. "
-    "ts and eubo recommend the trial of the largest posterior mean (best_trial); ts-10 and eubo-10 "
-    "begin with 10 trials that fill the space, the two first ones included. Optuna's own "
+    "kg, ts and eubo recommend the trial of the largest posterior mean (best_trial); ts-10 and "
+    "eubo-10 begin with 10 trials that fill the space, the two first ones included. Optuna's own "
     "sampler recommends nothing; its users, and those of random trials, have study.best_trials, "
     "the trial that won last. The last regret of that one is shown for all.",
     "Answers until a regret: until the recommendation's is that low for the first time; runs that "

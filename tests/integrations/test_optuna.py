@@ -83,7 +83,7 @@ def play(
 def model_of(sampler: PreferentialSampler, study: PreferentialStudy) -> PreferenceGP:
     answers = read_answers(study._study)
     parameters = Parameters(answers.distributions())
-    return sampler._model(parameters, answers.told(parameters))
+    return sampler._learner(parameters.space, answers.told(parameters)).model()
 
 
 def utility(params: dict[str, Any]) -> float:
@@ -95,7 +95,7 @@ def point(params: dict[str, Any]) -> Tensor:
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("rule", ["ts", "eubo"])
+@pytest.mark.parametrize("rule", ["kg", "ts", "eubo"])
 def test_proposals_follow_from_the_study_alone(rule: Any, tmp_path: Path) -> None:
     """One sampler throughout, and another process for every trial, propose the same."""
     together = play(new_study(PreferentialSampler(rule, seed=3)), UNIT, utility, 2)
@@ -112,6 +112,19 @@ def test_proposals_follow_from_the_study_alone(rule: Any, tmp_path: Path) -> Non
         assert alone[-1] == trial
     other = play(new_study(PreferentialSampler(rule, seed=4)), UNIT, utility, 0)
     assert other != alone[:2]
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_a_sampler_of_two_studies_keeps_them_apart() -> None:
+    """What was fitted last serves the same answers alone."""
+    shared, utilities = PreferentialSampler(), (utility, lambda params: -utility(params))
+    studies = [new_study(shared, name=str(i)) for i in range(2)]
+    for number in range(3):
+        for study, of in zip(studies, utilities, strict=True):
+            play(study, UNIT, of, int(number > 0))
+    for study, of in zip(studies, utilities, strict=True):
+        alone = play(new_study(PreferentialSampler()), UNIT, of, 2)
+        assert [dict(trial.params) for trial in study.get_trials()] == alone
 
 
 def test_the_first_trials_fill_the_space() -> None:
@@ -182,7 +195,7 @@ def test_the_rule_is_maximised(rule: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert float(value[0]) >= float(value.max()) - 1e-6
 
 
-@pytest.mark.parametrize("rule", ["ts", "eubo"])
+@pytest.mark.parametrize("rule", ["kg", "ts", "eubo"])
 def test_no_trial_meets_itself(rule: Any) -> None:
     few: dict[str, BaseDistribution] = {"c": CategoricalDistribution(["a", "b", "c"])}
     study = new_study(PreferentialSampler(rule))

@@ -12,6 +12,7 @@ import torch
 from scipy import special, stats
 from torch import Generator
 
+from botorch_pref.exceptions import UnsupportedError
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
@@ -42,6 +43,14 @@ def worth(mean: Array, covariance: Array, i: int, j: int) -> float:
     """What a question is worth: its items now, what four answers gain a hundred times."""
     items = (mean[i] + mean[j]) / 2 - mean.max()
     return float(items) + 100 * gain(mean, covariance, i, j)
+
+
+def better(mean: Array, covariance: Array, i: int, j: int) -> float:
+    """The expected utility of the better item."""
+    deviation = max(common.deviation(covariance, i, j), 1e-9)
+    scaled = (mean[i] - mean[j]) / deviation
+    density, chance = stats.norm.pdf(scaled), stats.norm.cdf(scaled)
+    return float(mean[j] + deviation * (density + scaled * chance))
 
 
 @pytest.mark.parametrize("kappa", ["laplace", 4.0])
@@ -94,15 +103,34 @@ def test_the_pair_of_a_judge_who_hardly_errs() -> None:
     with torch.no_grad():
         posterior = strategy.learner.model().posterior(items)
     mean, covariance = posterior.mean.squeeze(-1).numpy(), posterior.covariance_matrix.numpy()
-    values = {}
-    for i, j in itertools.combinations(range(len(items)), 2):
-        deviation = max(common.deviation(covariance, i, j), 1e-9)
-        scaled = (mean[i] - mean[j]) / deviation
-        values[i, j] = mean[j] + deviation * (
-            stats.norm.pdf(scaled) + scaled * stats.norm.cdf(scaled)
-        )
+    pairs = itertools.combinations(range(len(items)), 2)
+    values = {(i, j): better(mean, covariance, i, j) for i, j in pairs}
     spread = max(values.values()) - float(mean.max())
     assert values[0, 1] - float(mean.max()) >= 0.95 * spread > 0.0
+
+
+@pytest.mark.parametrize("inference", ["laplace", "ep"])
+def test_the_challenger_is_worth_most(inference: str) -> None:
+    """Of a grid hardly any item is worth more beside the one that stays."""
+    asker = DuelingKG(bounds=LINE, hyperparameters=FIXED, seed=3)
+    common.play_noisily(asker, 7)
+    values = {**FIXED, "inference": inference}
+    strategy = DuelingKG(bounds=LINE, hyperparameters=values, known=asker.history, seed=4)
+    first, taken = asker.asked_items()[0], common.line(3)
+    found = strategy.challenger(first, taken)
+    assert float((found - taken).abs().min()) > 0.0
+    items = torch.cat([first.unsqueeze(0), found.unsqueeze(0), common.line(62)[1:-1]])
+    with torch.no_grad():
+        posterior = strategy.learner.model().posterior(items)
+    mean, covariance = posterior.mean.squeeze(-1).numpy(), posterior.covariance_matrix.numpy()
+    rest = range(1, len(items))
+    if inference == "ep":
+        worths = [better(mean, covariance, 0, i) - float(mean[0]) for i in rest]
+    else:
+        worths = [worth(mean, covariance, 0, i) for i in rest]
+    assert worths[0] >= 0.95 * max(worths) > 0.0
+    with pytest.raises(UnsupportedError, match="of a box"):
+        DuelingKG(choices=rand(8, 2)).challenger(first, taken)
 
 
 def test_pairs_across_the_best_item() -> None:
