@@ -52,7 +52,8 @@ class PreferentialSampler(BaseSampler):
     against it, and the sampler proposes one in its place. What it proposes follows from its seed,
     the number of the trial and what the study's storage holds, so that a study may be resumed, or
     shared by several processes. Two trials that are asked for before either has its parameters are
-    the same ones with ``"eubo"``. Until there is an answer, trials fill the space.
+    the same ones with ``"eubo"``, and alike with ``"kg"``. Until there is an answer, trials fill
+    the space.
 
     ``"eubo"`` begins in corners and may settle where the first answers happen to lead, above all in
     many dimensions. With ``n_startup_trials=10``, say, it begins with a sample of the whole space.

@@ -171,10 +171,13 @@ class DuelingKG(UtilityStrategy):
             avoid: ``k x d``-dim items that a person must be able to tell it from.
 
         Raises:
+            ComparisonDataError: If ``item`` is none of the box.
             UnsupportedError: Of choices.
         """
         if self.space.choices is not None:
             raise UnsupportedError("A challenger is of a box, not of `choices`.")
+        if item.shape != (self.space.dim,) or not bool(self.space.contains(item)):
+            raise ComparisonDataError(f"`item` must be one of the box, not {item.tolist()}.")
         self._refit()
         generator = Generator().manual_seed(self._seed("challenger"))
         further = [*(query.items for query, _ in self.known), item.unsqueeze(0)]

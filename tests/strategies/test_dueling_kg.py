@@ -12,7 +12,7 @@ import torch
 from scipy import special, stats
 from torch import Generator
 
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.kernels.nugget import NuggetKernel
 from botorch_pref.randomness import derive_seed
 from botorch_pref.space import SearchSpace
@@ -129,6 +129,8 @@ def test_the_challenger_is_worth_most(inference: str) -> None:
     else:
         worths = [worth(mean, covariance, 0, i) for i in rest]
     assert worths[0] >= 0.95 * max(worths) > 0.0
+    with pytest.raises(ComparisonDataError, match=r"`item` must be one of the box, not \[7.0\]"):
+        strategy.challenger(torch.tensor([7.0]).double(), taken)
     with pytest.raises(UnsupportedError, match="of a box"):
         DuelingKG(choices=rand(8, 2)).challenger(first, taken)
 
