@@ -76,6 +76,7 @@ class PreferentialSampler(BaseSampler):
         ComparisonDataError: If ``seed`` is no whole number, or ``n_startup_trials`` no count.
 
     Example:
+        >>> import optuna
         >>> from optuna_dashboard.preferential import create_study
         >>> study = create_study(
         ...     n_generate=2, storage="sqlite:///study.db", sampler=PreferentialSampler()
