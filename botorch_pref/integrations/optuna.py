@@ -226,11 +226,11 @@ class PreferentialSampler(BaseSampler):
     def _fit(self, learner: UtilityLearner) -> None:
         """Fit the hyperparameters, or take those that were fitted last to the same answers."""
         told = [(type(query), query.items.tolist(), answer) for query, answer in learner.answered]
-        key = learner.space.state_dict(), told
-        if self._fitted is None or self._fitted[0] != key:
+        key, fitted = (learner.space.state_dict(), told), self._fitted
+        if fitted is None or fitted[0] != key:
             learner.refit()
-            self._fitted = key, learner.values
-        learner.values, learner.num_fitted = self._fitted[1], learner.told.size
+            self._fitted = fitted = key, learner.values
+        learner.values, learner.num_fitted = fitted[1], learner.told.size
 
 
 @torch.no_grad()

@@ -51,7 +51,7 @@ def test_an_answer_clicked_on_the_page_changes_the_next_suggestion(
     example["propose"](study, store)
     shown = "img[alt='flower 2.png']"
     until(lambda: browser.find_elements("css selector", shown))
-    # The third may be the same, a corner far from both; once it has lost, the fourth is another.
+    # The third may be the same, as it is far from both; once it has lost, the fourth is another.
     example["propose"](other, store)
     for one, best in ((study, 1), (other, 0)):
         trials = one.get_trials()
