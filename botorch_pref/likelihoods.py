@@ -188,6 +188,11 @@ class BernoulliLikelihood(ScaledLikelihood, ABC):
 class LogitLikelihood(BernoulliLikelihood):
     r"""Bradley-Terry-Luce: ``mu(h) = 1 / (1 + exp(-scale * h))``."""
 
+    def log_prob(self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0) -> Tensor:
+        # One logarithm for both: g(-h) = g(h) - h.
+        value = _times(self.scale, torch.where(answer < 0.5, -difference, difference))
+        return weight * (logsigmoid(value) - torch.minimum(answer, 1.0 - answer) * value)
+
     def derivatives(
         self, difference: Tensor, answer: Tensor, weight: Tensor | float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -196,7 +201,7 @@ class LogitLikelihood(BernoulliLikelihood):
         won, lost = torch.sigmoid(value), torch.sigmoid(-value)
         score = weight * _times(self.scale, answer * lost - (1.0 - answer) * won)
         curvature = weight * _times(self.scale**2, won * lost)
-        return score, curvature, curvature * _times(self.scale, torch.tanh(value / 2))
+        return score, curvature, curvature * _times(self.scale, won - lost)
 
     def log_interval(self, upper: Tensor, lower: Tensor) -> Tensor:
         # mu(a) - mu(b) = mu(a) mu(-b) (1 - exp(b - a))

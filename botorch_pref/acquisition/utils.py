@@ -2,9 +2,12 @@ r"""What rules ask of a model: moments, bounds and its items."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
+from botorch.acquisition import PosteriorMean
+from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
@@ -48,6 +51,11 @@ class IntervalModel(Protocol):
 
     def interval(self, X: Tensor, beta: float | Tensor) -> tuple[Tensor, Tensor]:
         """``mean -+ beta sd`` of ``... x d``-dim items."""
+
+
+def mean_rule(mean: Callable[[Tensor], Tensor]) -> PosteriorMean:
+    """BoTorch's rule of a mean, given as a function of ``... x d``-dim items."""
+    return PosteriorMean(GenericDeterministicModel(lambda X: mean(X).unsqueeze(-1)))
 
 
 def difference_moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
@@ -625,13 +625,16 @@ def _quadrature(
         return nodes, (cavity * (grid[1] - grid[0])).expand_as(nodes)
     inner = _AROUND_MODE[-1] * deviation
     far = torch.maximum(_REACH * cavity, inner)
-    offsets = [k * deviation for k in _AROUND_MODE]
-    offsets += [inner * (far / inner) ** (k / _OUTER_PANELS) for k in range(1, _OUTER_PANELS + 1)]
-    edges = [x, *(x + offset for offset in offsets), *(x - offset for offset in offsets)]
-    places = sorted({sign * place for place in _AROUND_ZERO for sign in (1, -1)})
-    bends = (torch.zeros_like(x) + (centre + unit * place) for place in places)
-    edges += [at.clamp(x - far, x + far) for at in bends]
-    ordered = torch.stack(edges).sort(dim=0).values
+
+    def column(values: Sequence[float]) -> Tensor:
+        return x.new_tensor(values).view(-1, *[1] * x.dim())
+
+    outer = column([k / _OUTER_PANELS for k in range(1, _OUTER_PANELS + 1)])
+    offsets = torch.cat([column(_AROUND_MODE) * deviation, inner * (far / inner) ** outer])
+    places = column(sorted({sign * place for place in _AROUND_ZERO for sign in (1, -1)}))
+    bends = torch.clamp(centre + unit * places, x - far, x + far)
+    edges = torch.cat([x.unsqueeze(0), x + offsets, x - offsets, bends])
+    ordered = edges.sort(dim=0).values
     half, middle = 0.5 * ordered.diff(dim=0), 0.5 * (ordered[1:] + ordered[:-1])
     points, masses = (part.view(-1, *[1] * x.dim()) for part in _legendre(x.dtype, x.device))
     nodes = middle.unsqueeze(1) + half.unsqueeze(1) * points

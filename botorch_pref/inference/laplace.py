@@ -408,6 +408,10 @@ class LaplacePosterior(NamedTuple):
     mode: Found
     factor: Factor
 
+    def predict_mean(self, prior_mean: Tensor, cross_covariance: Tensor) -> Tensor:
+        """The ``... x q``-dim mean of the utility at ``q`` points; see :meth:`predict`."""
+        return prior_mean + matvec(self.system.columns(cross_covariance), self.weights)
+
     def predict(
         self, prior_mean: Tensor, prior_covariance: Tensor, cross_covariance: Tensor
     ) -> tuple[Tensor, Tensor]:

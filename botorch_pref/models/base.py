@@ -321,6 +321,7 @@ class LaplaceGP(Model, GP):
             return self._cache.keep(self._solve()) if found is None else found
 
     def _solve(self) -> tuple[Tensor, LaplacePosterior]:
+        keep_pages()  # of this, and of what rules take of many points
         system = self.system(self.transformed_items(), self.observed())
         posterior = ep_posterior if self.inference == "ep" else laplace_posterior
         return self.nodes(), posterior(system, self.variance_weight())
@@ -348,6 +349,20 @@ class LaplaceGP(Model, GP):
             mean, covariance = found.predict(mean, covariance, cross)
         mean = mean.expand(covariance.shape[:-1])
         return MultivariateNormal(mean, to_linear_operator(covariance))
+
+    def posterior_mean(self, X: Tensor) -> Tensor:
+        """The ``... x q``-dim mean of :meth:`posterior` at ``... x q x d`` points, by itself.
+
+        Without covariances it takes half the time, with gradients and without.
+        """
+        self.check_dimension("X", X)
+        self.eval()
+        inputs = self.transform_inputs(X)
+        mean = self.mean_module(inputs)
+        if not self.num_observations:
+            return mean
+        items, found = self.laplace_posterior()
+        return found.predict_mean(mean, self.cross_covariance(inputs, items))
 
     @torch.no_grad()
     def marginals(self, X: Tensor, rough: bool = False) -> tuple[Tensor, Tensor]:

@@ -224,6 +224,10 @@ class FullyBayesianPreferenceGP(PreferenceGP):
         moments = super().difference_moments(X.unsqueeze(MCMC_DIM))
         return self.likelihood.expected_probability(*moments).mean(-1)
 
+    def posterior_mean(self, X: Tensor) -> Tensor:
+        """The mean of the mixture; see the base class."""
+        return super().posterior_mean(X.unsqueeze(MCMC_DIM)).mean(-2)
+
     def marginals(self, X: Tensor, rough: bool = False) -> tuple[Tensor, Tensor]:
         """Mean and variance of the mixture; see the base class."""
         mean, variance = super().marginals(X.unsqueeze(MCMC_DIM), rough)

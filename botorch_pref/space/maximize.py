@@ -27,7 +27,7 @@ from botorch_pref.space.polytope import Polytope
 _BACKTRACKS = (0.0, 1e-6, 1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 _RESTARTS, _KNOWN_RESTARTS = 4, 2
 _CONSTRAINED_RESTARTS = 8  # a constraint separates good regions from each other
-_RAW_CHUNK = 128  # what random features of so many items take stays in the cache
+_RAW_CHUNK = 512  # beyond, what random features of so many items take leaves the cache
 _FEASIBLE_CHUNK = 4096
 _ROUNDING = 1e-9  # of a slack, and of a value
 _ROUNDS = 3  # of moves and a line search

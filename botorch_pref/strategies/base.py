@@ -15,11 +15,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import pandas as pd
 import torch
-from botorch.acquisition import AcquisitionFunction, PosteriorMean
+from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import BotorchError
 from gpytorch.kernels import Kernel
 from torch import Generator, Tensor
 
+from botorch_pref.acquisition.utils import mean_rule
 from botorch_pref.data.checks import check_count
 from botorch_pref.data.options import checked_seed, endless_from_json, endless_to_json, plain
 from botorch_pref.exceptions import (
@@ -700,7 +701,7 @@ class UtilityStrategy(Strategy):
         if self.space.choices is not None:
             return self.space.table[self._best_row(model.marginals(self.space.table)[0])]
         seed = derive_seed(self.seed, "recommend", self.num_answers, annotator)
-        return self._best_item(PosteriorMean(model), seed)
+        return self._best_item(mean_rule(model.posterior_mean), seed)
 
     def recommend_index(self) -> int:
         return self._best_row(self.learner.mean())
@@ -711,7 +712,7 @@ class UtilityStrategy(Strategy):
         if not model.num_observations:  # all items have the same mean
             return self.history[0].query.items[0].to(self.space.bounds)
         seed = derive_seed(self.seed, "recommend", self.num_answers)
-        return self._best_item(PosteriorMean(model), seed)
+        return self._best_item(mean_rule(model.posterior_mean), seed)
 
     @property
     def annotators(self) -> pd.DataFrame:
@@ -831,7 +832,7 @@ class UtilityStrategy(Strategy):
         seed = self._seed(stream)
         if not model.num_observations:
             return self.space.sample(1, seed)[0]
-        return self._best_item(PosteriorMean(model), seed)
+        return self._best_item(mean_rule(model.posterior_mean), seed)
 
     def _items_to_compare(self, model: PreferenceGP, generator: Generator) -> Tensor:
         """``n x d``-dim items of a box that may be the best; see :meth:`_opposite_rows`."""

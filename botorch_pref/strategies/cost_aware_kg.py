@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
-from botorch.acquisition import AcquisitionFunction, PosteriorMean
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from botorch.fit import fit_gpytorch_mll
 from gpytorch.means import ConstantMean
@@ -23,6 +23,7 @@ from botorch_pref.acquisition.knowledge_gradient import (
     SeenTable,
     gain_of_question,
 )
+from botorch_pref.acquisition.utils import mean_rule
 from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import checked_positive
 from botorch_pref.data.choices import Choices
@@ -366,6 +367,7 @@ class _Search:
     def __init__(self, strategy: CostAwareKG, number: int, pending: Sequence[Query]) -> None:
         self.seed = derive_seed(strategy.seed, "optimizer", number)
         self.model, self.noise = strategy.model(pending), strategy.value_noise
+        self.mean_rule = mean_rule(self.model.posterior_mean)
         self.space, self.listed, self.asked_for = strategy.space, None, strategy.asked
         if self.space.is_large:
             self.listed = shortlist(self.model, marked(self.space.table, UTILITY), self.seed)
@@ -377,7 +379,7 @@ class _Search:
     @cached_property
     def recommended(self) -> Maximum:
         """The maximiser of the posterior mean over the whole domain."""
-        return self._maximum(PosteriorMean(self.model), UTILITY, self._promising, options=None)
+        return self._maximum(self.mean_rule, UTILITY, self._promising, options=None)
 
     def candidates(self, found: Maximum) -> list[Candidate]:
         """What was found, as items of the whole domain."""
@@ -395,7 +397,7 @@ class _Search:
 
     def confirmed(self) -> Maximum:
         """What is recommended, if that can be measured; else the next best item."""
-        return self._unasked(self.recommended, PosteriorMean(self.model))
+        return self._unasked(self.recommended, self.mean_rule)
 
     def question(self) -> Maximum:
         """The duel of the largest gain, or a larger question about its items, for an answer."""

@@ -14,11 +14,10 @@ from itertools import accumulate
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import torch
-from botorch.acquisition import PosteriorMean
 from linear_operator import to_dense
 from torch import Tensor
 
-from botorch_pref.acquisition.utils import moments_between
+from botorch_pref.acquisition.utils import mean_rule, moments_between
 from botorch_pref.data.checks import check_count, check_word, checked_nonnegative, checked_positive
 from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.inference.finite import (
@@ -226,7 +225,7 @@ class ActiveBox:
         if not model.num_observations:  # all was skipped, and nothing is known
             return self.pool[0]
         best = self.space.maximize(
-            PosteriorMean(model),
+            mean_rule(model.posterior_mean),
             seed=seed,
             starts=items.unsqueeze(-2),
             raw_samples=0,

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from botorch.acquisition import PosteriorMean
-from botorch.models.deterministic import GenericDeterministicModel
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_pref.acquisition.advantage_ucb import AdvantageUCB
 from botorch_pref.acquisition.optimistic_advantage import OptimisticAdvantage, OptimisticChoice
+from botorch_pref.acquisition.utils import mean_rule
 from botorch_pref.data.blocks import match_items
 from botorch_pref.data.checks import check_count, check_word, checked_nonnegative, checked_positive
 from botorch_pref.data.choices import Choices
@@ -163,9 +162,7 @@ class OptimisticStrategy(UtilityStrategy):
         return self._set_of([*answered, *expected]) if expected else model
 
     def _recommend_on_a_box(self) -> Tensor:
-        mle = self.confidence_set().mle
-        rule = PosteriorMean(GenericDeterministicModel(lambda X: mle(X).unsqueeze(-1)))
-        return self._best_item(rule, self._seed("report"))
+        return self._best_item(mean_rule(self.confidence_set().mle), self._seed("report"))
 
     def recommend_index(self) -> int:
         return self._best_row(self.confidence_set().mle(self.space.table))

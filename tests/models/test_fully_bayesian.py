@@ -96,6 +96,7 @@ def test_predictions_are_means_of_models(inference):
     chance, mean = torch.stack(chances).mean(0), torch.stack(means).mean(0)
     torch.testing.assert_close(model.win_probability(X), chance, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found.mixture_mean, mean, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(model.posterior_mean(X), found.mixture_mean.squeeze(-1))
     gap, variance = model.difference_moments(X)
     torch.testing.assert_close(gap, mean[:, 0, 0] - mean[:, 1, 0], rtol=1e-6, atol=1e-6)
     covariance = found.mixture_covariance_matrix

@@ -22,7 +22,7 @@ from scipy import integrate, stats
 from torch import Size, Tensor
 
 from botorch_pref.data import Comparisons
-from botorch_pref.exceptions import UnsupportedError
+from botorch_pref.exceptions import ComparisonDataError, UnsupportedError
 from botorch_pref.likelihoods import BernoulliLikelihood, LogitLikelihood, ProbitLikelihood
 from botorch_pref.models import BernoulliGP, PreferenceGP, base
 from tests.models.common import (
@@ -63,7 +63,9 @@ def test_shapes(batch_shape: tuple[int, ...], t_batch: tuple[int, ...], q: int) 
     _, comparisons = make_duels(5, 7, 2)
     model = PreferenceGP(rand(*batch_shape, 5, 2), comparisons.expand(*batch_shape, 7, 2))
     shape = torch.broadcast_shapes(t_batch, batch_shape)
-    posterior = model.posterior(rand(*t_batch, q, 2, seed=1))
+    X = rand(*t_batch, q, 2, seed=1)
+    posterior = model.posterior(X)
+    assert torch.equal(model.posterior_mean(X), posterior.mean.squeeze(-1))
     assert model.batch_shape == Size(batch_shape)
     assert posterior.mean.shape == (*shape, q, 1)
     assert posterior.variance.shape == (*shape, q, 1)
@@ -72,6 +74,22 @@ def test_shapes(batch_shape: tuple[int, ...], t_batch: tuple[int, ...], q: int) 
     assert model.pair_posterior(pairs).mean.shape == (*shape, 1, 1)
     assert model.pair_posterior(pairs).variance.shape == (*shape, 1, 1)
     assert model.win_probability(pairs).shape == shape
+
+
+@pytest.mark.parametrize("options", [{}, {"inference": "ep"}, {"inducing_points": 3}])
+def test_the_mean_alone_is_that_of_the_posterior(options: dict[str, Any]) -> None:
+    options |= {"input_transform": Normalize(d=2), "mean_module": LinearMean(1.0)}
+    model, rule = make_model(**options), PosteriorMean(make_model(**options))
+    X, Y = (rand(4, 1, 2, seed=1).requires_grad_() for _ in range(2))
+    value, expected = model.posterior_mean(X).squeeze(-1), rule(Y)
+    torch.testing.assert_close(value, expected)
+    value.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(X.grad, Y.grad)
+    with pytest.raises(ComparisonDataError, match="`X` has 3 columns"):
+        model.posterior_mean(rand(1, 3))
+    empty = PreferenceGP(None, None, mean_module=LinearMean(1.0))
+    assert torch.equal(empty.posterior_mean(rand(4, 2)), rand(4, 2).sum(-1))
 
 
 @links

@@ -125,6 +125,7 @@ def test_marginals_are_those_of_the_joint_posterior(hyperparameters: str) -> Non
         joint = model.posterior(table)
     mean, variance = model.marginals(table)
     torch.testing.assert_close(mean, joint.mean.squeeze(-1))
+    torch.testing.assert_close(mean, model.posterior_mean(table))
     torch.testing.assert_close(variance, joint.variance.squeeze(-1))
     rough = model.marginals(table, rough=True)
     torch.testing.assert_close(rough[0].double(), mean, rtol=1e-3, atol=1e-4)
