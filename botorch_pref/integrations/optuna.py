@@ -163,7 +163,7 @@ class PreferentialSampler(BaseSampler):
             if told and found:
                 model = self._learner(parameters.space, told).model()
                 with torch.no_grad():
-                    means = model.posterior(parameters.items(found)).mean
+                    means = model.posterior_mean(parameters.items(found))
                 return found[int(means.argmax())]
         raise UnsupportedError("There are no answers yet that tell which trial is best.")
 
@@ -236,7 +236,7 @@ class PreferentialSampler(BaseSampler):
 @torch.no_grad()
 def _best_of(items: Tensor, model: PreferenceGP) -> Tensor:
     """That of ``k x d``-dim items with the largest posterior mean."""
-    return items[model.posterior(items.unsqueeze(-2)).mean.argmax()]
+    return items[model.posterior_mean(items).argmax()]
 
 
 class Answers(NamedTuple):

@@ -351,16 +351,17 @@ class LaplaceGP(Model, GP):
         return MultivariateNormal(mean, to_linear_operator(covariance))
 
     def posterior_mean(self, X: Tensor) -> Tensor:
-        """The ``... x q``-dim mean of :meth:`posterior` at ``... x q x d`` points, by itself.
+        """The ``... x q``-dim mean of :meth:`posterior` at ``... x q x d`` points.
 
-        Without covariances it takes half the time, with gradients and without.
+        For searches of the best item, which need no covariance.
         """
         self.check_dimension("X", X)
         self.eval()
         inputs = self.transform_inputs(X)
         mean = self.mean_module(inputs)
         if not self.num_observations:
-            return mean
+            shape = torch.broadcast_shapes(mean.shape[:-1], self.batch_shape)
+            return mean.expand(*shape, mean.shape[-1])
         items, found = self.laplace_posterior()
         return found.predict_mean(mean, self.cross_covariance(inputs, items))
 

@@ -742,7 +742,7 @@ class PreferenceGP(LaplaceGP):
             raise ComparisonDataError("`comparisons` have no annotators now.")
         observed = self.observed()
         with torch.no_grad():
-            found = self.posterior(self.items).mean.squeeze(-1)
+            found = self.posterior_mean(self.items)
             found = found if observed.scaling is None else found * observed.scaling
             latent = observed.observations.incidence.apply(found)
 

@@ -43,6 +43,7 @@ _COLOURS = (ORANGE, "#FFFFFF", BLUE)
 _SHORT = 6  # letters of a name that fits above a column
 _LETTER = 0.056  # inches
 _LINE = 24  # letters of a line beside a row
+_MOST_LINES = 16  # parameters of an item that are told beside its label
 
 
 def plot_win_probabilities(
@@ -68,7 +69,8 @@ def plot_win_probabilities(
             beside their rows alone, with the number that is their column's.
         names: The names of the ``d`` dimensions, with their units, or a study's ``dimensions``;
             without ``labels`` they name the items, as in ``"milk (ml): 40, shots: 2"``.
-        backend: ``"plotly"`` for an interactive figure, whose texts tell the items' parameters.
+        backend: ``"plotly"`` for an interactive figure, whose texts tell the items' parameters
+            too, where these are at most 16 or there are no labels.
 
     Returns:
         A matplotlib ``Figure``, or a ``plotly.graph_objects.Figure``.
@@ -101,6 +103,8 @@ def plot_win_probabilities(
     ends = -0.5, len(items) - 0.5
     columns, rows = (dict(zip(places.tolist(), own, strict=True)) for own in (across, beside))
     hover = [f"{name}\n{text}" for name, text in zip(shown, texts, strict=True)]
+    if labels is not None and items.shape[-1] > _MOST_LINES:
+        hover = shown
     panel = Panel(
         marks=[_cells(places, chances, hover)],
         x=Axis(label="opponent", names=columns, limits=ends),

@@ -251,7 +251,7 @@ class CostAwareKG(BudgetedStrategy):
 
         def utility(query: Query) -> Tensor:
             marker = UTILITY if query.measures else COMPARED
-            mean = known.posterior(marked(self._items_of([query]), marker)).mean.squeeze(-1)
+            mean = known.posterior_mean(marked(self._items_of([query]), marker))
             return self.units.offset + self.units.spread * mean
 
         expected = expected_answers(pending, utility)

@@ -540,7 +540,7 @@ class UtilityLearner:
         has_table = self.space.choices is not None and not self.space.is_large
         if has_table and not self.own_utilities:
             return self.posterior().mean[list(query.indices)]
-        return self.model().posterior(self._seen(query)).mean.squeeze(-1)
+        return self.model().posterior_mean(self._seen(query))
 
     def view(self, annotator: str | None) -> int:
         """Whose utility that of a person is: 0, that of all, where they have no other."""

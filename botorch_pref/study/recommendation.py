@@ -111,7 +111,7 @@ class Beliefs:
     def mean(self) -> Tensor:
         """The ``n``-dim posterior means of the items."""
         with torch.no_grad():
-            return self.model.posterior(self.items).mean.squeeze(-1)
+            return self.model.posterior_mean(self.items)
 
     def with_item(self, item: Tensor) -> tuple[Beliefs, int]:
         """With a ``d``-dim item among the items, behind them if it is a new one, and its row."""

@@ -88,8 +88,9 @@ def test_the_mean_alone_is_that_of_the_posterior(options: dict[str, Any]) -> Non
     torch.testing.assert_close(X.grad, Y.grad)
     with pytest.raises(ComparisonDataError, match="`X` has 3 columns"):
         model.posterior_mean(rand(1, 3))
-    empty = PreferenceGP(None, None, mean_module=LinearMean(1.0))
-    assert torch.equal(empty.posterior_mean(rand(4, 2)), rand(4, 2).sum(-1))
+    kernel = make_kernel(2, batch_shape=(3,))
+    empty = PreferenceGP(None, None, covar_module=kernel, mean_module=LinearMean(1.0))
+    assert torch.equal(empty.posterior_mean(rand(4, 2)), rand(4, 2).sum(-1).expand(3, 4))
 
 
 @links

@@ -227,6 +227,14 @@ def test_an_item_is_told() -> None:
     assert PLOTS["ranking"](backend="plotly").layout.yaxis.ticktext[0] == "&lt;b&gt;Ann"
 
 
+@pytest.mark.parametrize(("dim", "told"), [(16, "A<br>x1: "), (17, "A<br><br>against ")])
+def test_of_many_columns_a_label_says_enough(dim: int, told: str) -> None:
+    X = ITEMS[:2].repeat(1, dim)[:, :dim]
+    model = PreferenceGP(X, torch.tensor([[0, 1]]))
+    matrix = plot_win_probabilities(model, X, labels=["A", "B"], backend="plotly").data[0]
+    assert f"<br><br>{told}" in matrix.hovertext[0][1]
+
+
 def test_items_are_named_by_their_values() -> None:
     names = [ROAST[0], Dimension("roast", levels=("light", "dark"))]
     X = torch.stack([ITEMS[:, 0], ITEMS[:, 1].round()], dim=-1)
