@@ -25,6 +25,7 @@ from experiments.speed.timing import Case, Run, Side
 
 COBOL_NAME = "cobol"
 STRATEGIES = (
+    "dueling-kg",
     "pf-ts",
     "mr-lpf",
     "max-min-lcb",
