@@ -78,7 +78,7 @@ def test_shapes(batch_shape: tuple[int, ...], t_batch: tuple[int, ...], q: int) 
 
 @pytest.mark.parametrize("options", [{}, {"inference": "ep"}, {"inducing_points": 3}])
 def test_the_mean_alone_is_that_of_the_posterior(options: dict[str, Any]) -> None:
-    options |= {"input_transform": Normalize(d=2), "mean_module": LinearMean(1.0)}
+    options = options | {"input_transform": Normalize(d=2), "mean_module": LinearMean(1.0)}
     model, rule = make_model(**options), PosteriorMean(make_model(**options))
     X, Y = (rand(4, 1, 2, seed=1).requires_grad_() for _ in range(2))
     value, expected = model.posterior_mean(X).squeeze(-1), rule(Y)
